@@ -1,0 +1,279 @@
+"""Every error that society raises on purpose.
+
+    SocietyError
+    ├── ScenarioError            the scenario's author: something is declared wrongly
+    │   └── ScenarioFaults       all faults of one scenario file at once
+    ├── BehaviorError            the behavior's author: something is used wrongly inside a tick
+    │   ├── UnknownRecipient
+    │   ├── ValueRefused
+    │   ├── SharedRefused
+    │   ├── TickOver
+    │   └── PlainBehavior
+    ├── ActionError              an action that did not end well; what `tick.call` raises
+    │   ├── ActionDenied
+    │   ├── ToolFailed
+    │   └── ActionInDoubt
+    ├── PermitError              an effect was asked for around the gate
+    ├── SharedConflict           a barrier that could not merge
+    ├── ReplayDivergence         the code asks for something else than the journal holds
+    ├── JournalError             the disk, or what is on it
+    │   ├── JournalDamaged
+    │   ├── JournalUnwritable
+    │   ├── RunLocked
+    │   └── ResumeRefused
+    └── AsyncToolRefused         an `async def` tool given to a program without a loop
+
+Knows: the fields of each error, and the sentence made of them.
+Does not know: who catches them. A refusal or a limit that was reached is an ending, not an exception.
+Our own mistakes are not in this tree: they stay assertions and tracebacks.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import attrs
+
+
+def nearest(name: str, known: Iterable[str], count: int = 1) -> list[str]:
+    """Return up to `count` known names that look most like `name`, best first; letter case counts little."""
+    folded: dict[str, str] = {}
+    for candidate in known:
+        folded.setdefault(candidate.casefold().strip(), candidate)
+    found = difflib.get_close_matches(name.casefold().strip(), list(folded), n=count, cutoff=0.6)
+    return [folded[match] for match in found]
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return a sentence with the nearest known name, or with all of them when they are few, or nothing."""
+    known = list(known)
+    close = nearest(name, known)
+    if close:
+        return f" Did you mean {close[0]!r}?"
+    if known and len(known) <= 8:
+        return " Known: " + ", ".join(known) + "."
+    return ""
+
+
+class SocietyError(Exception):
+    """The root of the tree."""
+
+
+class ScenarioError(SocietyError):
+    """Something is declared wrongly: a name, a sensor, a limit. Told before the run starts where it can be known."""
+
+
+class BehaviorError(SocietyError):
+    """Something is used wrongly inside a tick. It fails that tick and no other."""
+
+
+@attrs.define
+class UnknownRecipient(BehaviorError):
+    name: str
+    near: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        hint = " Did you mean " + " or ".join(map(repr, self.near)) + "?" if self.near else ""
+        return f"no agent is called {self.name!r}: names are matched letter by letter.{hint}"
+
+
+@attrs.define
+class ValueRefused(BehaviorError):
+    path: str
+    """Where the value stands, as a path into the data: `shared.log[2].when`."""
+    found: str
+    """What was found there: the name of a type, or a few words."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.found}. Values are None, bool, int of 64 bits, finite float, str, "
+            "lists, and dicts with str keys; write anything else in these terms first."
+        )
+
+
+@attrs.define
+class SharedRefused(BehaviorError):
+    key: str
+    agent: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"shared.{self.key}: {self.agent!r} {self.why}"
+
+
+@attrs.define
+class TickOver(BehaviorError):
+    agent: str
+    round: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"the tick of {self.agent!r} in round {self.round} {self.why}; nothing was changed."
+
+
+@attrs.define
+class PlainBehavior(BehaviorError):
+    agent: str
+    crossing: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.agent!r} asks for `{self.crossing}` in a plain behavior, where nothing can be awaited. "
+            "Write the behavior as `async def` and await the call."
+        )
+
+
+class ActionError(SocietyError):
+    """An action that did not end well. To a model each is an error-flagged result that says which of the three it was."""
+
+
+@attrs.define
+class ActionDenied(ActionError):
+    tool: str
+    by: Literal["rule", "refused", "no_answer"]
+    rule: str | None = None
+    """The rule that denied it or asked, as written, with the place it stands at."""
+    why: str | None = None
+    """Which fact was unknown, where that decided."""
+
+    def __str__(self) -> str:
+        said = {
+            "rule": f"{self.tool} is denied by rule {self.rule or '(default)'}",
+            "refused": f"{self.tool} was refused by the person who was asked ({self.rule})",
+            "no_answer": f"{self.tool} needs approval ({self.rule}) and nobody answered; that is not a refusal",
+        }[self.by]
+        return said + (f" ({self.why})" if self.why else "") + ". It was not performed."
+
+
+@attrs.define
+class ToolFailed(ActionError):
+    tool: str
+    error: str
+    """The type of the tool's exception, or of each leaf of a group, joined by `; `."""
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.tool} failed: {self.error}: {self.message}" if self.message else f"{self.tool} failed: {self.error}"
+
+
+@attrs.define
+class ActionInDoubt(ActionError):
+    tool: str
+    id: str
+    why: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.tool} is in doubt ({self.why}): its effect may have happened. "
+            f"It is not repeated; look at the world before asking again (action {self.id[:12]})."
+        )
+
+
+@attrs.define
+class PermitError(SocietyError):
+    tool: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.tool}: {self.why}. Effects go through `tick.call`, which asks the gate for a permit."
+
+
+@attrs.define
+class SharedConflict(SocietyError):
+    key: str
+    round: int
+    why: str
+    writers: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        who = f" by {', '.join(self.writers)}" if self.writers else ""
+        return f"shared.{self.key}: round {self.round} cannot be merged{who}: {self.why}"
+
+
+@attrs.define
+class ReplayDivergence(SocietyError):
+    round: int
+    agent: str
+    crossing: str
+    recorded: Any
+    asked: Any
+
+    def __str__(self) -> str:
+        return (
+            f"round {self.round}, {self.agent!r}, crossing {self.crossing}: "
+            f"the journal holds {self.recorded}, the code asks for {self.asked}."
+        )
+
+
+class JournalError(SocietyError):
+    """The disk, or what is on it."""
+
+
+@attrs.define
+class JournalDamaged(JournalError):
+    path: str
+    record: int
+    """Number of the record in its file, from 1."""
+    offset: int
+    """Bytes before it."""
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: record {self.record} at byte {self.offset}: {self.why}. Nothing on disk was changed."
+
+
+@attrs.define
+class JournalUnwritable(JournalError):
+    path: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: cannot be written: {self.why}. Free the cause and resume; calls in flight are in doubt."
+
+
+@attrs.define
+class RunLocked(JournalError):
+    path: str
+    holder: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: in use by {self.holder}. One process owns a run at a time; reading is always possible."
+
+
+@attrs.define
+class ResumeRefused(JournalError):
+    why: str
+
+    def __str__(self) -> str:
+        return f"not resumed: {self.why}"
+
+
+@attrs.define
+class AsyncToolRefused(SocietyError):
+    tool: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.tool!r} is an `async def` function, and a program without an event loop cannot await it. "
+            "Give a plain function, or use the awaited form of the call."
+        )
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    """Return the errors inside an exception group, at any depth, in order; a plain error alone."""
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in leaves(inner)]
+    return [error]
+
+
+def described(error: BaseException, most: int = 8) -> tuple[str, str]:
+    """Return (type, message) of an error; of the leaves of a group, in order, joined by `; `, at most `most` of them."""
+    found = leaves(error)
+    shown = found[:most]
+    more = f" (+{len(found) - most} more)" if len(found) > most else ""
+    if len(found) == 1:
+        return type(found[0]).__name__, str(found[0])
+    types = "; ".join(type(leaf).__name__ for leaf in shown)
+    return types, "; ".join(f"{type(leaf).__name__}: {leaf}" for leaf in shown) + more

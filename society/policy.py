@@ -1,0 +1,82 @@
+"""Policies as they are declared: which actions are never done, denied, allowed, or asked about.
+
+Knows: the four kinds of rules and their order in a policy.
+Does not know: how a rule is judged; that is `judge.py`. The meaning is K3 and K4 of the contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import attrs
+
+from society.errors import ScenarioError
+
+Kind = Literal["never", "deny", "allow", "approve"]
+Condition = Callable[[Any], Any]
+"""A function of the facts that returns `True`, `False` or `UNKNOWN`."""
+
+
+@attrs.frozen
+class Rule:
+    kind: Kind
+    tool: str
+    """A tool's name, or a glob: `github__*`."""
+    when: str | Condition | None = None
+    """A condition as text (Common Expression Language) or a function of the facts; `None` always holds."""
+    place: str = attrs.field(default="", kw_only=True, eq=False)
+    """Where it is written: `vault.toml:31`. Shown with every verdict that rests on it."""
+
+    def __attrs_post_init__(self) -> None:
+        if not isinstance(self.tool, str) or not self.tool:
+            raise ScenarioError(f"{self.kind}: {self.tool!r} is not the name of a tool, or a glob of names.")
+        if self.when is not None and not isinstance(self.when, str) and not callable(self.when):
+            raise ScenarioError(f"{self.kind}({self.tool!r}): when = {self.when!r} is neither a text nor a function of the facts.")
+
+    def __str__(self) -> str:
+        when = ""
+        if isinstance(self.when, str):
+            when = f" when {self.when}"
+        elif self.when is not None:
+            when = f" when {getattr(self.when, '__qualname__', 'a function')}"
+        return f"{self.kind} {self.tool}{when}" + (f" ({self.place})" if self.place else "")
+
+
+def never(tool: str, when: str | Condition | None = None) -> Rule:
+    """Refuse, and list it in `society check` as what can never be done."""
+    return Rule("never", tool, when)
+
+
+def deny(tool: str, when: str | Condition | None = None) -> Rule:
+    """Refuse where the condition holds or is unknown."""
+    return Rule("deny", tool, when)
+
+
+def allow(tool: str, when: str | Condition | None = None) -> Rule:
+    """Let pass where the condition holds. If any `allow` names a tool, one of them must hold."""
+    return Rule("allow", tool, when)
+
+
+def approve(tool: str, when: str | Condition | None = None) -> Rule:
+    """Ask a person about exactly these arguments where the condition holds or is unknown."""
+    return Rule("approve", tool, when)
+
+
+@attrs.frozen(init=False)
+class Policy:
+    rules: tuple[Rule, ...]
+    default: Literal["allow", "deny"]
+
+    def __init__(self, *rules: Rule, default: Literal["allow", "deny"] = "allow") -> None:
+        for rule in rules:
+            if not isinstance(rule, Rule):
+                raise ScenarioError(f"policy: {rule!r} is not a rule; write never(…), deny(…), allow(…) or approve(…).")
+        if default not in ("allow", "deny"):
+            raise ScenarioError(f"policy: the default is 'allow' or 'deny', not {default!r}.")
+        self.__attrs_init__(tuple(rules), default)  # type: ignore[attr-defined]
+
+    def __add__(self, other: Policy) -> Policy:
+        """Both together: the rules add up, and the default is `deny` if either says so."""
+        default: Literal["allow", "deny"] = "deny" if "deny" in (self.default, other.default) else "allow"
+        return Policy(*self.rules, *other.rules, default=default)

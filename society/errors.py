@@ -21,6 +21,7 @@
     │   ├── JournalUnwritable
     │   ├── RunLocked
     │   └── ResumeRefused
+    ├── TraceDamaged             a trace file that is not as it was written
     └── AsyncToolRefused         an `async def` tool given to a program without a loop
 
 Knows: the fields of each error, and the sentence made of them.
@@ -63,6 +64,44 @@ class SocietyError(Exception):
 
 class ScenarioError(SocietyError):
     """Something is declared wrongly: a name, a sensor, a limit. Told before the run starts where it can be known."""
+
+
+@attrs.frozen(kw_only=True)
+class Fault:
+    """One thing that is wrong in a scenario file, its code, or a setting."""
+
+    file: str
+    """As it was named by the caller; for a setting from outside, how it was given: `--set`."""
+    line: int | None = None
+    """From 1."""
+    column: int | None = None
+    """From 1; only where the text is no TOML, or no Python, at all."""
+    path: str = ""
+    """The key path: `agents[2].count`."""
+    message: str = ""
+    """What is wrong, where "expected … found …" does not say it."""
+    expected: str | None = None
+    found: str | None = None
+    near: str | None = None
+    """The nearest known name."""
+
+    def __str__(self) -> str:
+        at = self.file + "".join(f":{number}" for number in (self.line, self.column) if number is not None)
+        said = [self.message] if self.message else []
+        if self.expected is not None:
+            said.append(f"expected {self.expected}" + (f", found {self.found}" if self.found is not None else ""))
+        if self.near is not None:
+            said.append(f"did you mean {self.near}?")
+        return ": ".join(part for part in (at, self.path, "; ".join(said)) if part)
+
+
+@attrs.define
+class ScenarioFaults(ScenarioError):
+    faults: tuple[Fault, ...]
+    """Ordered by file and line."""
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.faults))
 
 
 class BehaviorError(SocietyError):
@@ -248,6 +287,19 @@ class ResumeRefused(JournalError):
 
     def __str__(self) -> str:
         return f"not resumed: {self.why}"
+
+
+@attrs.define
+class TraceDamaged(SocietyError):
+    path: str
+    line: int
+    """From 1, the header."""
+    offset: int
+    """Bytes before that line."""
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: line {self.line} at byte {self.offset}: {self.why}"
 
 
 @attrs.define

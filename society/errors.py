@@ -13,6 +13,9 @@
     │   ├── ActionDenied
     │   ├── ToolFailed
     │   └── ActionInDoubt
+    ├── ModelError               the model service
+    │   ├── ModelSilent
+    │   └── MalformedReply
     ├── PermitError              an effect was asked for around the gate
     ├── SharedConflict           a barrier that could not merge
     ├── ReplayDivergence         the code asks for something else than the journal holds
@@ -208,6 +211,29 @@ class ActionInDoubt(ActionError):
             f"{self.tool} is in doubt ({self.why}): its effect may have happened. "
             f"It is not repeated; look at the world before asking again (action {self.id[:12]})."
         )
+
+
+class ModelError(SocietyError):
+    """The model service did not answer, or not in the shape of a reply. What a model's `reply` raises."""
+
+
+@attrs.define
+class ModelSilent(ModelError):
+    why: str
+
+    def __str__(self) -> str:
+        return f"the model is silent: {self.why}"
+
+
+@attrs.define
+class MalformedReply(ModelError):
+    path: str
+    """Where in the reply: `content[1].input`."""
+    found: str
+    """What was found there: the name of a type, or a few words."""
+
+    def __str__(self) -> str:
+        return f"the model's answer is not a reply of the Messages API: {self.path}: {self.found}"
 
 
 @attrs.define

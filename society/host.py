@@ -1,0 +1,239 @@
+"""Hosts: the tools, sensors and sub-agents that agents reach the world through.
+
+A host refuses every effect that comes without the gate's permit (K2), whoever calls it.
+
+Knows: what is registered, and how a function is called: awaited in the loop, in a worker thread, or where it stands.
+Does not know: policies, limits, journals, or which agent asks.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+import attrs
+import trio
+
+from society import permit as permits
+from society.errors import ScenarioError, suggestion
+from society.slots import Place
+from society.values import plain
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+THREADS = 1_000
+"""Worker threads at once, for a whole society, where its limits set no bound."""
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Tell whether calling `function` gives something to await, as far as can be seen without calling it."""
+    while hasattr(function, "func"):  # functools.partial
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))
+
+
+@attrs.frozen(kw_only=True)
+class Tool:
+    name: str
+    function: Callable[..., Any]
+    idempotent: bool = False
+    """Calling it twice with one idempotency key has the effect once: a doubt is settled by calling again."""
+    reads_only: bool = False
+    """It has no effect: its calls overlap within a tick."""
+    timeout: float | None = None
+    """Seconds; the society's `tool_timeout` where None."""
+    thread: bool = True
+    """A plain function runs in a worker thread; otherwise where it stands, for quick, pure ones."""
+
+
+@attrs.frozen(kw_only=True)
+class Sensor:
+    name: str
+    function: Callable[..., Any]
+    thread: bool = True
+
+
+@attrs.frozen(kw_only=True)
+class SubAgent:
+    name: str
+    function: Callable[..., Any]
+    with_tick: bool
+    """`f(tick, payload)`: code like a behavior. Otherwise `f(payload)`: opaque, an effect like a tool's."""
+
+
+class Host(Protocol):
+    """What the gate asks of a host; `AsyncHost` is the ordinary one."""
+
+    tools: Mapping[str, Tool]
+    sensors: Mapping[str, Sensor]
+    subagents: Mapping[str, SubAgent]
+    reconcilers: Mapping[str, Callable[..., Any]]
+    approver: Any
+    asker: Any
+
+    async def invoke(self, tool: str, arguments: Mapping[str, Any], permit: Any = None) -> Any: ...
+
+    async def perceive(self, sensor: str, place: Place) -> Any: ...
+
+
+class AsyncHost:
+    """Tools, sensors, sub-agents and people, registered by decorators.
+
+    Functions may be plain or `async`. Plain ones run in worker threads and block nobody; a plain function that returns
+    an awaitable is awaited.
+    """
+
+    def __init__(self, *, approver: Any = None, asker: Any = None) -> None:
+        self.tools: dict[str, Tool] = {}
+        self.sensors: dict[str, Sensor] = {}
+        self.subagents: dict[str, SubAgent] = {}
+        self.reconcilers: dict[str, Callable[..., Any]] = {}
+        self.approver = approver
+        """`approver(request)`, plain or async; only `True` approves."""
+        self.asker = asker
+        """`asker(question)`, plain or async: a person who answers."""
+        self._threads = trio.CapacityLimiter(THREADS)
+
+    def sensor(self, name: str, *, thread: bool = True) -> Callable[[Function], Function]:
+        """Register a function without arguments that returns what it perceives."""
+
+        def register(function: Function) -> Function:
+            self._free(name, self.sensors, "sensor")
+            self.sensors[name] = Sensor(name=name, function=function, thread=thread)
+            return function
+
+        return register
+
+    def tool(
+        self,
+        name: str,
+        *,
+        idempotent: bool = False,
+        reads_only: bool = False,
+        timeout: float | None = None,
+        thread: bool = True,
+    ) -> Callable[[Function], Function]:
+        """Register a tool.
+
+        Args:
+            name: What agents call it by.
+            idempotent: Calling it again with the same idempotency key has no further effect.
+            reads_only: It has no effect at all; its calls overlap within a tick.
+            timeout: Seconds, instead of the society's `tool_timeout`.
+            thread: False calls a plain function where it stands: for quick, pure ones.
+        """
+        if timeout is not None and not 0 < timeout < float("inf"):
+            raise ScenarioError(f"tool {name!r}: a timeout is a number of seconds above 0, not {timeout!r}.")
+
+        def register(function: Function) -> Function:
+            self._free(name, self.tools, "tool")
+            self.tools[name] = Tool(
+                name=name, function=function, idempotent=idempotent, reads_only=reads_only, timeout=timeout, thread=thread
+            )
+            return function
+
+        return register
+
+    def subagent(self, name: str) -> Callable[[Function], Function]:
+        """Register `f(tick, payload)`, run like a behavior, or `f(payload)`, an effect like a tool's."""
+
+        def register(function: Function) -> Function:
+            self._free(name, self.subagents, "sub-agent")
+            takes = [
+                parameter
+                for parameter in inspect.signature(function).parameters.values()
+                if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+            ]
+            if len(takes) not in (1, 2):
+                raise ScenarioError(f"sub-agent {name!r}: it takes (tick, payload) or (payload), not {len(takes)} arguments.")
+            self.subagents[name] = SubAgent(name=name, function=function, with_tick=len(takes) == 2)
+            return function
+
+        return register
+
+    def reconciler(self, tool: str) -> Callable[[Function], Function]:
+        """Register `f(action)` that finds out what became of an action of `tool` in doubt.
+
+        It returns the tool's result, or `NOT_EXECUTED`, or raises if it cannot tell.
+        """
+
+        def register(function: Function) -> Function:
+            self._free(tool, self.reconcilers, "reconciler")
+            self.reconcilers[tool] = function
+            return function
+
+        return register
+
+    def _free(self, name: str, registered: Mapping[str, Any], what: str) -> None:
+        if not isinstance(name, str) or not name:
+            raise ScenarioError(f"a {what}'s name is a text, not {name!r}.")
+        if name in registered:
+            raise ScenarioError(f"{what} {name!r} is registered twice on one host; choose another name.")
+
+    async def invoke(self, tool: str, arguments: Mapping[str, Any], permit: Any = None) -> Any:
+        """Call a tool. Only the gate can: it alone has permits.
+
+        Raises:
+            PermitError: There is no permit, or it is spent, forged, or for another action.
+        """
+        granted = permits.check(permit, tool, arguments)
+        found = self.tools.get(tool)
+        if found is None:
+            raise ScenarioError(f"tool {tool!r} is not on this host.{suggestion(tool, self.tools)}")
+        return await self.called(found.function, granted.place, found.thread, **plain(arguments))
+
+    async def perceive(self, sensor: str, place: Place) -> Any:
+        """Return what a sensor returns now."""
+        found = self.sensors[sensor]
+        return await self.called(found.function, place, found.thread)
+
+    async def called(self, function: Callable[..., Any], place: Place, thread: bool, *args: Any, **named: Any) -> Any:
+        """Call a function the way it wants to be called, in a place that it holds until it has really ended."""
+        if thread and not is_async(function):
+            result = await place.run_in_thread(self._threads, function, *args, **named)
+        else:
+            place.began = True
+            result = function(*args, **named)
+        return await result if inspect.isawaitable(result) else result
+
+
+@attrs.frozen
+class Desk:
+    """All that one agent reaches through its hosts, joined."""
+
+    hosts: tuple[Any, ...]
+    tools: dict[str, tuple[Any, Tool]]
+    sensors: dict[str, Any]
+    subagents: dict[str, tuple[Any, SubAgent]]
+    reconcilers: dict[str, tuple[Any, Callable[..., Any]]]
+
+    def person(self, role: str) -> Any:
+        """Return the first host's `approver` or `asker`."""
+        return next((found for host in self.hosts if (found := getattr(host, role, None)) is not None), None)
+
+
+def join(hosts: Sequence[Any], agent: str) -> Desk:
+    """Return one agent's hosts as one desk.
+
+    Raises:
+        ScenarioError: Two hosts offer one name; it is never the first that wins in silence.
+    """
+    desk = Desk(tuple(hosts), {}, {}, {}, {})
+    for number, host in enumerate(hosts):
+        for what, registered, joined in (
+            ("tool", host.tools, desk.tools),
+            ("sensor", host.sensors, desk.sensors),
+            ("sub-agent", host.subagents, desk.subagents),
+            ("reconciler", host.reconcilers, desk.reconcilers),
+        ):
+            for name, found in registered.items():
+                if name in joined:
+                    raise ScenarioError(
+                        f"agent {agent!r}: the {what} {name!r} is offered by two of its hosts "
+                        f"(the {number + 1}. and an earlier one); rename one of them."
+                    )
+                joined[name] = host if what == "sensor" else (host, found)  # type: ignore[index]
+    return desk
+
+

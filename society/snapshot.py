@@ -1,0 +1,58 @@
+"""What all agents of a round look at, and through what they reach out.
+
+Synchronized, nothing of it changes before the barrier. In turn, what earlier ticks of the round contributed already counts.
+
+Knows: the state before the round, the round in progress, the terms and the gate.
+Does not know: which ticks run, or when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from society.agent import Agent
+from society.barrier import RoundInProgress, effects
+from society.host import Desk
+from society.state import Action, State, Terms
+from society.values import Value
+
+if TYPE_CHECKING:
+    from society.gate import Gate
+    from society.tick import Tick
+
+
+@attrs.define
+class Member:
+    """An agent with all that is worked out for it once: its hosts joined, its policy ready to judge."""
+
+    agent: Agent
+    desk: Desk
+    judge: Any = None
+    """A `judge.Judge`, or None where no rule says anything."""
+
+
+@attrs.define
+class Snapshot:
+    round: int
+    before: State
+    going: RoundInProgress
+    terms: Terms
+    parameters: Mapping[str, Value]
+    seed: int
+    gate: Gate
+    check_birth: Callable[[Agent], None]
+    """Refuses a birth that a durable run could not find again."""
+    births: dict[tuple[str, str], Agent] = attrs.field(factory=dict)
+    """Agents asked for in this round, by (parent, name)."""
+    neighbors: Mapping[str, Sequence[str]] | None = None
+
+    def expect_birth(self, parent: str, agent: Agent) -> None:
+        self.check_birth(agent)
+        self.births.setdefault((parent, agent.name), agent)
+
+    def effects(self, tick: Tick) -> list[Action]:
+        """Return the actions that a tick has started so far."""
+        return effects(tick.records)

@@ -1,0 +1,700 @@
+"""A tick: one agent's part in one round, as its behavior sees it.
+
+What the behavior looks at is its snapshot with its own writes over it; what it leaves is its contribution. Crossings are
+plain functions that take their ordinal when they are called and return a coroutine object (J2).
+
+A sub-agent that takes a tick gets a *lane* of its caller's tick: the same snapshot, policy and memory, ordinals below the
+delegation's, and random numbers of its own. What a lane writes is seen by its caller once nothing of the caller is in
+flight any more, and counts only if the lane ends well.
+
+Knows: one agent's snapshot, contribution and ordinals.
+Does not know: how a crossing is made (that is the gate's), or what other agents do.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Awaitable, Coroutine, Iterator, Mapping, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import trio
+
+from society.agent import Agent, qualified
+from society.draw import stream
+from society.errors import (
+    BehaviorError,
+    PlainBehavior,
+    ScenarioError,
+    SharedRefused,
+    TickOver,
+    UnknownRecipient,
+    ValueRefused,
+    nearest,
+    suggestion,
+)
+from society.merge import check_fit, fold_contributions
+from society.messages import Message, Receipt
+from society.records import Contribution, Crossing, order
+from society.state import Action
+from society.values import UNKNOWN, FrozenDict, Unperceived, Value, freeze, freeze_items
+
+if TYPE_CHECKING:
+    from society.snapshot import Member, Snapshot
+
+_current_task: Final = trio.lowlevel.current_task
+_FRESH: Final = "0"
+
+
+class Entry:
+    """One crossing of a tick, from being asked for to its end."""
+
+    __slots__ = ("at", "begun", "coroutine", "done", "holds", "line", "order", "person", "scope", "task", "tick", "what")
+
+    def __init__(self, tick: Tick, at: str, what: str, line: tuple[str, int]) -> None:
+        self.tick = tick
+        self.at = at
+        self.what = what
+        """As it is told when it is waited for: `restart`, `read service.status`."""
+        self.line = line
+        self.begun = False
+        self.holds = False
+        """It is the one effect of its agent that is under way (B8)."""
+        self.person = False
+        """It waits for a person whose answer may come in another process."""
+        self.coroutine: Coroutine[Any, Any, Any] | None = None
+        self.order: tuple[int, ...] | None = None
+        self.done: trio.Event | None = None
+        self.task: Any = None
+        self.scope: trio.CancelScope | None = None
+
+    def begin(self) -> None:
+        self.coroutine = None
+        root = self.tick.root
+        if root._task is None:
+            root._over("has ended")
+        self.begun = True
+        self.task = _current_task()
+        root.flying.append(self)
+
+    def end(self) -> None:
+        root = self.tick.root
+        if self in root.flying:
+            root.flying.remove(self)
+        if root.effects and self in root.effects:
+            root.effects.remove(self)
+        self.holds = False
+        if self.done is not None:
+            self.done.set()
+
+
+class Tick:
+    """One agent's part in one round. It belongs to its task, and is dead once the tick has ended (R16)."""
+
+    __slots__ = (
+        "_asked",
+        "_at",
+        "_did",
+        "_inbox",
+        "_joined",
+        "_member",
+        "_memory",
+        "_ordinal",
+        "_own",
+        "_parent",
+        "_plain",
+        "_prefix",
+        "_public",
+        "_receipts",
+        "_rng",
+        "_shared",
+        "_snapshot",
+        "_task",
+        "cuts",
+        "degraded_by",
+        "effects",
+        "flying",
+        "number",
+        "observations",
+        "records",
+        "retiring",
+        "root",
+        "script",
+        "silent",
+    )
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        member: Member,
+        number: int,
+        inbox: Sequence[Message],
+        receipts: Sequence[Receipt],
+        parent: Tick | None = None,
+        prefix: str = "",
+    ) -> None:
+        self._snapshot = snapshot
+        self._member = member
+        self.number = number
+        self._inbox = inbox
+        self._receipts = receipts
+        self._parent = parent
+        self._prefix = prefix
+        self._task: Any = None
+        self._plain = False
+        self._ordinal = 0
+        self._at = _FRESH if parent is None else prefix + "0"
+        self._did: list[tuple[Any, ...]] = []
+        self._own: dict[str, list[Value]] | None = None
+        self._asked: list[Entry] | None = None
+        self._joined: list[tuple[tuple[int, ...], Tick]] | None = None
+        self._rng: random.Random | None = None
+        self._memory: Memory | None = None
+        self._public: Memory | None = None
+        self._shared: SharedView | None = None
+        self.observations: dict[str, Value] | None = None
+        self.silent: dict[str, str] | None = None
+        self.degraded_by: str | None = None
+        if parent is None:
+            self.root: Tick = self
+            self.records: list[Crossing] = []
+            self.flying: list[Entry] = []
+            self.effects: list[Entry] = []
+            self.cuts: list[Crossing] = []
+            self.script: dict[str, list[Any]] | None = None
+            self.retiring = False
+        else:
+            self.root = parent.root
+
+    # ── who and when ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def agent(self) -> str:
+        return self._alive()._member.agent.name
+
+    @property
+    def group(self) -> str | None:
+        return self._alive()._member.agent.group
+
+    @property
+    def index(self) -> int | None:
+        return self._alive()._member.agent.index
+
+    @property
+    def round(self) -> int:
+        return self._alive()._snapshot.round
+
+    @property
+    def parameters(self) -> Mapping[str, Value]:
+        return self._alive()._snapshot.parameters
+
+    @property
+    def rng(self) -> random.Random:
+        """Random numbers of this agent and round; nobody else's draws change them (R15)."""
+        self._alive()
+        if self._rng is None:
+            snapshot = self._snapshot
+            self._rng = stream(snapshot.seed, self._member.agent.name, snapshot.round, self.number, self._prefix)
+        return self._rng
+
+    # ── what it looks at ────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def inbox(self) -> Sequence[Message]:
+        """Messages of the round before, by sender's declared position, then in order of sending."""
+        if self._task is None:
+            self._over("has ended")
+        return self._inbox
+
+    @property
+    def receipts(self) -> Sequence[Receipt]:
+        """What became of this agent's messages that were not delivered."""
+        return self._alive()._receipts
+
+    @property
+    def observed(self) -> Mapping[str, Value]:
+        """Readings of the sensors in `observe`, by name; `UNKNOWN` where a sensor was silent."""
+        self._alive()
+        return FrozenDict(self.root.observations or {})
+
+    @property
+    def shared(self) -> SharedView:
+        """SHARED as this tick sees it: the snapshot, with its own writes folded in."""
+        self._alive()
+        if self._shared is None:
+            self._shared = SharedView(self)
+        return self._shared
+
+    @property
+    def state(self) -> Memory:
+        """The agent's own memory, assigned by key; values are frozen."""
+        self._alive()
+        root = self.root
+        if root._memory is None:
+            root._memory = Memory(root, root._snapshot.going.memory(root._member.agent.name), "state")
+        return root._memory
+
+    @property
+    def public(self) -> Memory:
+        """The part of the agent's memory that others may read, from the next snapshot on."""
+        self._alive()
+        root = self.root
+        if root._public is None:
+            root._public = Memory(root, root._snapshot.going.public(root._member.agent.name), "public")
+        return root._public
+
+    def peer(self, name: str) -> Mapping[str, Value]:
+        """Return the public state of another agent, as the snapshot shows it.
+
+        Raises:
+            UnknownRecipient: Nobody has that name.
+        """
+        self._alive()
+        snapshot = self._snapshot
+        if name not in snapshot.before.groups:
+            raise UnknownRecipient(name, tuple(nearest(str(name), snapshot.before.names, 3)))
+        return snapshot.going.public(name)
+
+    @property
+    def in_doubt(self) -> tuple[Action, ...]:
+        """Actions of this agent that may or may not have happened, this tick's included."""
+        self._alive()
+        name = self._member.agent.name
+        earlier = [action for action in self._snapshot.before.doubts.values() if action.agent == name]
+        return (*earlier, *(action for action in self._snapshot.effects(self.root) if action.ending == "in_doubt"))
+
+    @property
+    def stranded(self) -> tuple[Action, ...]:
+        """Actions of this agent's earlier ticks that did not end well, until one of its ticks ends well (R4)."""
+        self._alive()
+        return self._snapshot.before.stranded.get(self._member.agent.name, ())
+
+    @property
+    def degraded(self) -> bool:
+        """Whether the model was silent in this tick and defaults applied."""
+        return self._alive().root.degraded_by is not None
+
+    # ── what it leaves ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def send(self, to: str, kind: str, /, **body: Any) -> None:
+        """Send a message, to be read in the next round.
+
+        Raises:
+            UnknownRecipient: Nobody was ever called `to`.
+            ValueRefused: The body holds something that is no value.
+        """
+        try:
+            if _current_task() is not self._task:
+                self._stray()
+        except RuntimeError:
+            self._stray()
+        if to not in self._snapshot.before.groups:
+            raise UnknownRecipient(str(to), tuple(nearest(str(to), self._snapshot.before.names, 3)))
+        if type(kind) is not str:
+            raise ValueRefused("kind", type(kind).__name__)
+        self._did.append(("send", self._at, to, freeze(kind), freeze_items(body, "body")))
+
+    def broadcast(self, kind: str, /, **body: Any) -> None:
+        """Send one message to everybody else who has not left."""
+        self._mine()
+        if type(kind) is not str:
+            raise ValueRefused("kind", type(kind).__name__)
+        self._did.append(("send", self._at, None, freeze(kind), freeze_items(body, "body")))
+
+    def share(self, key: str, value: Any) -> None:
+        """Contribute to a SHARED key, by its merge rule.
+
+        Raises:
+            SharedRefused: The key is not declared, or this agent may not write it.
+            ValueRefused: It is no value, or does not fit the merge rule.
+        """
+        self._mine()
+        snapshot = self._snapshot
+        declared = snapshot.terms.shared.get(key)
+        name = self._member.agent.name
+        if declared is None:
+            raise SharedRefused(str(key), name, f"writes a key that is not declared.{suggestion(str(key), snapshot.terms.shared)}")
+        if declared.writers is not None and not _named(declared.writers, self._member.agent):
+            raise SharedRefused(key, name, f"may not write it; its writers are {', '.join(declared.writers) or 'nobody'}.")
+        frozen = freeze(value, f"shared.{key}")
+        check_fit(declared.merge, key, snapshot.going.value(key), frozen)
+        if self._own is None:
+            self._own = {}
+        self._own.setdefault(key, []).append(frozen)
+        if self._shared is not None:
+            self._shared.folded.pop(key, None)
+        self._did.append(("share", self._at, key, frozen))
+
+    def note(self, text: str) -> None:
+        """Leave a remark in the trace."""
+        self._mine()
+        if not isinstance(text, str):
+            raise ValueRefused("note", type(text).__name__)
+        self._did.append(("note", self._at, freeze(str(text))))
+
+    def spawn(self, agent: Agent) -> None:
+        """Let a new agent join at the barrier, behind all present ones (R13).
+
+        Raises:
+            ScenarioError: Its name was used before, or a durable run could not find its behavior again.
+        """
+        self._mine()
+        if not isinstance(agent, Agent):
+            raise ScenarioError(f"spawn takes an Agent, not {type(agent).__name__}.")
+        if agent.name in self._snapshot.before.groups:
+            raise ScenarioError(f"spawn: the name {agent.name!r} was used before; names are never used again.")
+        self._snapshot.expect_birth(self._member.agent.name, agent)
+        described = {
+            "name": agent.name,
+            "behavior": qualified(agent.behavior),
+            "observe": list(agent.observe),
+            "state": agent.state,
+            "public": agent.public,
+            "group": agent.group,
+            "index": agent.index,
+        }
+        self._did.append(("spawn", self._at, described))
+
+    def retire(self) -> None:
+        """Leave the society at the barrier."""
+        self._mine()
+        if not self.root.retiring:
+            self.root.retiring = True
+            self._did.append(("retire", self._at))
+
+    # ── crossings ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def read(self, sensor: str) -> Coroutine[Any, Any, Value]:
+        """Read a sensor; gives its value, or `UNKNOWN`."""
+        entry = self._ask("read", f"read {sensor}")
+        return self._crossing(entry, self._snapshot.gate.read(self, entry, sensor))
+
+    def call(self, tool: str, /, **arguments: Any) -> Coroutine[Any, Any, Value]:
+        """Call a tool; gives what it returned, frozen.
+
+        Raises (when awaited):
+            ActionDenied: A rule, a person, or nobody's answer stood against it. It was not performed.
+            ToolFailed: The tool raised.
+            ActionInDoubt: It may or may not have happened.
+        """
+        frozen = freeze_items(arguments, f"{tool}")
+        entry = self._ask("call", f"{tool}")
+        if self._snapshot.gate.has_effect(self, tool):
+            self._effect(entry)
+        return self._crossing(entry, self._snapshot.gate.call(self, entry, tool, frozen))
+
+    def ask_human(self, question: Any) -> Coroutine[Any, Any, Value]:
+        """Ask a person; gives the answer, or `NO_ANSWER`, which is neither a refusal nor consent."""
+        frozen = freeze(question, "question")
+        entry = self._ask("ask_human", "a person's answer")
+        return self._crossing(entry, self._snapshot.gate.ask(self, entry, frozen))
+
+    def delegate(self, subagent: str, payload: Any = None) -> Coroutine[Any, Any, Value]:
+        """Let a sub-agent work on a payload; gives its result."""
+        frozen = freeze(payload, "payload")
+        entry = self._ask("delegate", f"sub-agent {subagent}")
+        self._effect(entry)
+        return self._crossing(entry, self._snapshot.gate.delegate(self, entry, subagent, frozen))
+
+    async def _gathered(self, crossings: Sequence[Awaitable[Any]]) -> list[Any]:
+        results: list[Any] = [None] * len(crossings)
+        errors: dict[int, BaseException] = {}
+
+        async def one(place: int, crossing: Awaitable[Any]) -> None:
+            try:
+                results[place] = await crossing
+            except trio.Cancelled:
+                raise
+            except Exception as error:  # whatever one of them raises is its result; the others go on (P02)
+                errors[place] = error
+
+        async with trio.open_nursery() as nursery:
+            for place, crossing in enumerate(crossings):
+                nursery.start_soon(one, place, crossing)
+        if errors:
+            raise errors[min(errors)]
+        return results
+
+    def gather(self, *crossings: Awaitable[Any]) -> Coroutine[Any, Any, list[Any]]:
+        """Make several crossings at once; gives their results in order.
+
+        All run to their end. If some raise, the first of them in order is raised then.
+        """
+        self._mine()
+        return self._gathered(crossings)
+
+    # ── how it is kept ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _ask(self, crossing: str, what: str) -> Entry:
+        """Take the next ordinal for a crossing."""
+        self._mine()
+        if self._plain:
+            raise PlainBehavior(self._member.agent.name, crossing)
+        root = self.root
+        if root.cuts:
+            self._snapshot.gate.flush_cuts(root)
+        self._ordinal += 1
+        self._at = f"{self._prefix}{self._ordinal}"
+        frame = sys._getframe(2)
+        entry = Entry(self, self._at, what, (frame.f_code.co_filename, frame.f_lineno))
+        return entry
+
+    def _crossing(self, entry: Entry, coroutine: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
+        entry.coroutine = coroutine
+        if self._asked is None:
+            self._asked = [entry]
+        else:
+            self._asked.append(entry)
+        return coroutine
+
+    def _effect(self, entry: Entry) -> None:
+        """Give an effect its place among those of its agent: they run in the order of their ordinals (B8)."""
+        entry.order = order(entry.at)
+        effects = self.root.effects
+        effects.append(entry)
+        if len(effects) > 1 and effects[-2].order > entry.order:  # type: ignore[operator]
+            effects.sort(key=lambda other: other.order)  # type: ignore[arg-type, return-value]
+
+    def never_awaited(self) -> list[Entry]:
+        """Return the crossings that were asked for and never begun, and close them (B9)."""
+        left = [entry for entry in self._asked or () if entry.coroutine is not None]
+        for entry in left:
+            if entry.coroutine is not None:
+                entry.coroutine.close()
+                entry.coroutine = None
+            if entry in self.root.effects:
+                self.root.effects.remove(entry)
+        return left
+
+    def lane(self, entry: Entry) -> Tick:
+        """Return the tick of a sub-agent that this tick delegates to."""
+        lane = Tick(self._snapshot, self._member, self.number, self._inbox, self._receipts, self, f"{entry.at}.")
+        lane._task = _current_task()
+        lane.silent, lane.observations = self.silent, None
+        return lane
+
+    def join(self, lane: Tick) -> None:
+        """Take over what a lane left that ended well."""
+        self._joined = self._joined or []
+        self._joined.append((order(lane._prefix[:-1]), lane))
+        self._take_over()
+
+    def _take_over(self) -> None:
+        if not self._joined or any(entry.tick is self for entry in self.root.flying):
+            return
+        joined, self._joined = sorted(self._joined, key=lambda item: item[0]), None
+        for _, lane in joined:
+            lane._take_over()
+            self._did += lane._did
+            for key, values in (lane._own or {}).items():
+                if self._own is None:
+                    self._own = {}
+                self._own.setdefault(key, []).extend(values)
+                if self._shared is not None:
+                    self._shared.folded.pop(key, None)
+
+    def own(self, key: str) -> list[Value]:
+        """Return this tick's contributions to a key so far, in order."""
+        if self._joined:
+            self._take_over()
+        mine = (self._own or {}).get(key, [])
+        return [*self._parent.own(key), *mine] if self._parent is not None else mine
+
+    def begins(self, *, plain: bool) -> None:
+        self._task = _current_task()
+        self._plain = plain
+        if self.silent:
+            _silent[self._task] = self
+
+    def ends(self) -> None:
+        """Be dead from now on; calls that stray tasks left in flight are given up."""
+        _silent.pop(self._task, None)
+        self._task = None
+        for entry in self.flying if self._parent is None else ():
+            if entry.scope is not None:
+                entry.scope.cancel()
+
+    def is_over(self) -> bool:
+        return self.root._task is None
+
+    def becomes_silent(self, sensor: str, why: str) -> None:
+        """Remember a silent sensor, so that UNKNOWN can tell which one it was."""
+        if self.root.silent is None:
+            self.root.silent = {}
+        self.root.silent[sensor] = why
+        for tick in (self, self.root):
+            if tick._task is not None:
+                _silent[tick._task] = self.root
+
+    def contribution(self) -> Contribution:
+        """Return what a tick that ended well leaves for the barrier."""
+        if self._joined:
+            self._take_over()
+        contribution = Contribution(self._member.agent.name, self.number, "well", self._did)
+        if self._memory is not None:
+            contribution.state, contribution.gone = self._memory.changes()
+        if self._public is not None:
+            contribution.public, contribution.public_gone = self._public.changes()
+        return contribution
+
+    def _alive(self) -> Tick:
+        if self._task is None:
+            self._over("has ended")
+        return self
+
+    def _mine(self) -> None:
+        try:
+            if _current_task() is not self._task:
+                self._stray()
+        except RuntimeError:
+            self._stray()
+
+    def owned_here(self) -> None:
+        """Refuse a write to memory from a task that is neither the tick's own nor one of its lanes'."""
+        try:
+            task = _current_task()
+        except RuntimeError:
+            self._stray()
+        if task is not self._task and not any(entry.task is task for entry in self.flying):
+            self._stray()
+
+    def _stray(self) -> NoReturn:
+        self._over("has ended" if self._task is None else "belongs to another task; call it from the behavior itself")
+
+    def _over(self, why: str) -> NoReturn:
+        raise TickOver(self._member.agent.name, self._snapshot.round, why)
+
+
+_silent: dict[Any, Tick] = {}
+"""Ticks with silent sensors by task, so that UNKNOWN's refusal of a truth value can name them."""
+
+
+def _reasons() -> list[str]:
+    try:
+        tick = _silent.get(_current_task())
+    except RuntimeError:
+        return []
+    return [f"{sensor}: {why}" for sensor, why in (tick.silent or {}).items()] if tick is not None else []
+
+
+Unperceived.reasons = staticmethod(_reasons)
+
+
+def _named(names: Sequence[str], agent: Agent) -> bool:
+    return agent.name in names or (agent.group is not None and agent.group in names)
+
+
+class SharedView(Mapping[str, Value]):
+    """SHARED as one tick sees it, in declared order. It dies with the tick."""
+
+    __slots__ = ("_tick", "folded")
+
+    def __init__(self, tick: Tick) -> None:
+        self._tick = tick
+        self.folded: dict[str, Value] = {}
+        """Values of keys that this tick has written, its own writes folded in."""
+
+    def __getitem__(self, key: str) -> Value:
+        tick = self._tick
+        if tick._task is None:
+            tick._over("has ended")
+        snapshot = tick._snapshot
+        declared = snapshot.terms.shared.get(key)
+        if declared is None:
+            known = suggestion(str(key), snapshot.terms.shared)
+            raise SharedRefused(str(key), tick._member.agent.name, f"reads a key that is not declared.{known}")
+        if declared.readers is not None and not _named(declared.readers, tick._member.agent):
+            readers = ", ".join(declared.readers) or "nobody"
+            raise SharedRefused(key, tick._member.agent.name, f"may not read it; its readers are {readers}.")
+        value = snapshot.going.value(key)
+        if tick._own is None and tick._parent is None and not tick._joined:
+            return value
+        own = tick.own(key)
+        if not own:
+            return value
+        if tick._parent is not None or key not in self.folded:
+            rule = declared.merge
+            self.folded[key] = fold_contributions("last" if rule == "first" and snapshot.terms.in_turn else rule, value, own)
+        return self.folded[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._tick._alive()._snapshot.terms.shared
+
+    def __iter__(self) -> Iterator[str]:
+        tick = self._tick._alive()
+        for key, declared in tick._snapshot.terms.shared.items():
+            if declared.readers is None or _named(declared.readers, tick._member.agent):
+                yield key
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return repr(dict(self)) if self._tick._task is not None else "<shared of a tick that has ended>"
+
+
+class Memory(MutableMapping[str, Value]):
+    """An agent's own memory in one tick: what it was, with this tick's changes over it. It dies with the tick."""
+
+    __slots__ = ("_assigned", "_before", "_deleted", "_name", "_tick")
+
+    def __init__(self, tick: Tick, before: FrozenDict, name: str) -> None:
+        self._tick = tick
+        self._before = before
+        self._name = name
+        self._assigned: dict[str, Value] = {}
+        self._deleted: set[str] = set()
+
+    def __getitem__(self, key: str) -> Value:
+        self._tick._alive()
+        if key in self._assigned:
+            return self._assigned[key]
+        if key in self._deleted or key not in self._before:
+            raise KeyError(key)
+        return self._before[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if not isinstance(key, str):
+            raise ValueRefused(f"{self._name}[{key!r}]", f"a key of type {type(key).__name__}")
+        self._tick.owned_here()
+        self._assigned[freeze(str(key))] = freeze(value, f"{self._name}.{key}")
+        self._deleted.discard(key)
+
+    def __delitem__(self, key: str) -> None:
+        self._tick.owned_here()
+        self[key]  # raises KeyError where there is none
+        self._assigned.pop(key, None)
+        if key in self._before:
+            self._deleted.add(key)
+
+    def __iter__(self) -> Iterator[str]:
+        self._tick._alive()
+        yield from (key for key in self._before if key not in self._deleted)
+        yield from (key for key in self._assigned if key not in self._before)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return f"{dict(self)!r}" if self._tick._task is not None else f"<{self._name} of a tick that has ended>"
+
+    def changes(self) -> tuple[dict[str, Value], list[str]]:
+        return self._assigned, sorted(self._deleted)
+
+
+def where_never_awaited(entries: Sequence[Entry]) -> BehaviorError:
+    """Return the error of a tick that asked for crossings and never awaited them."""
+    asked = "; ".join(f"{entry.what} ({short(entry.line[0])}:{entry.line[1]})" for entry in entries)
+    return NeverAwaited(f"never awaited: {asked}. Write `await` before it, or hand it to `tick.gather`.")
+
+
+class NeverAwaited(BehaviorError):
+    """A crossing was started and never awaited."""
+
+
+def short(path: str) -> str:
+    """Return a file's name without its folders, which differ from machine to machine."""
+    return path.replace("\\", "/").rsplit("/", 1)[-1]
+
+
+__all__ = ["UNKNOWN", "Entry", "Memory", "SharedView", "Tick"]

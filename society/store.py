@@ -1,0 +1,177 @@
+"""Where a journal lives, as the engine sees it: a store to open and read, and the journal that its owner appends to.
+
+`put` is plain and immediate, so that a record can be written while being cancelled; `durable` waits until everything
+that was put before it is on disk. Whoever waits first writes for all: one batch, one blocking call, one sync. There is
+no background task for it that would have to be owned, cancelled and restarted.
+
+Knows: batches, and who hears of a write that failed.
+Does not know: files and databases; a store's `write` does. It does not know what records mean.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import NoReturn, Protocol
+
+import trio
+
+from society.codec import Scan, encode, sum_of
+from society.errors import JournalUnwritable, ResumeRefused
+from society.records import Record
+
+Write = Callable[[list[bytes]], None]
+"""Appends lines and returns once they are durable. Blocks. Raises OSError if the disk says no."""
+
+
+class Store(Protocol):
+    """A place for one journal. Making one touches nothing; a store may be opened again after it was closed."""
+
+    @property
+    def path(self) -> str:
+        """What to call the journal in messages."""
+
+    def opened(self) -> AbstractAsyncContextManager[tuple[Journal, Scan]]:
+        """Own the journal: `async with store.opened() as (journal, found)`.
+
+        `found` is what stood there. A torn last record has been cut off and set aside; `found.torn` tells of it.
+        Leaving writes what was put and not yet written, also while being cancelled.
+
+        Raises:
+            RunLocked: Somebody else owns it. Nothing was touched.
+            JournalDamaged: Nothing on disk was changed.
+            JournalUnwritable: The disk says no, now or on leaving.
+        """
+
+    def read(self) -> Scan:
+        """Return what stands in the journal, which somebody else may be writing just now. Blocks; changes nothing.
+
+        A record that is just being written appears as torn. A journal that does not exist is empty.
+
+        Raises:
+            JournalDamaged: The chain does not hold.
+            OSError: It cannot be read.
+        """
+
+
+class Journal:
+    """An open journal: what its one owner appends to."""
+
+    def __init__(self, path: str, last_sum: bytes, write: Write, call: Callable[..., Awaitable[None]]) -> None:
+        """`call(write, batch)` runs the blocking `write`: in a thread, or at once where it does not really block."""
+        self.path = path
+        self.write = write
+        self.batches = 0
+        """Writes so far, one sync each."""
+        self._call = call
+        self._sum = last_sum
+        self._waiting: list[bytes] = []
+        self._put = 0
+        self._durable = 0
+        self._writing: trio.Event | None = None
+        self._failure: BaseException | None = None
+        self._closed = False
+
+    def put(self, record: Record) -> None:
+        """Append a record. Never blocks: it is durable once a later `durable()` has returned, or the journal is closed.
+
+        Raises:
+            JournalUnwritable: An earlier write failed.
+        """
+        self._refuse_after_failure()
+        self._append(encode(record, self._sum, begins_batch=not self._waiting))
+
+    def put_line(self, line: bytes) -> None:
+        """Append a line as it stands in another journal that has been the same up to here."""
+        self._refuse_after_failure()
+        self._append(line)
+
+    async def durable(self) -> None:
+        """Wait until every record that was put before this call is durable. Those who wait together share a batch.
+
+        Cancelling it gives up the waiting, not the records.
+
+        Raises:
+            JournalUnwritable: A write failed, now or earlier. What it left on disk is read like the rest after a crash.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._refuse_after_failure()
+        mine = self._put
+        while self._durable < mine:
+            if self._writing is None:
+                await self._write_batch()
+            else:
+                await self._writing.wait()
+            self._refuse_after_failure()
+
+    async def close(self) -> None:
+        """Write what is left, and take no more. Bounded by that one write; it goes on while being cancelled.
+
+        A write that the operating system never ends is waited for: giving it up would leave unknown what is on disk.
+        """
+        self._closed = True
+        with trio.CancelScope(shield=True):
+            if self._failure is None and self._waiting:
+                await self.durable()
+
+    @trio.lowlevel.enable_ki_protection
+    async def _write_batch(self) -> None:
+        done = self._writing = trio.Event()
+        try:
+            # Cancelled half-way, nobody would know what is on disk; so whoever writes for all stays until it is done.
+            with trio.CancelScope(shield=True):
+                # Two turns for those who were woken together with us: what they put next belongs to this batch.
+                await trio.lowlevel.cancel_shielded_checkpoint()
+                await trio.lowlevel.cancel_shielded_checkpoint()
+                batch, self._waiting = self._waiting, []
+                reached = self._put
+                await self._call(self.write, batch)
+            self._durable = reached
+            self.batches += 1
+        except OSError as error:
+            self._failure = JournalUnwritable(self.path, error.strerror or str(error))
+            self._failure.__cause__ = error
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self._writing = None
+            done.set()
+
+    @trio.lowlevel.enable_ki_protection  # between these lines Ctrl+C would break the chain
+    def _append(self, line: bytes) -> None:
+        if self._closed:
+            raise RuntimeError(f"{self.path} was closed by its owner")
+        self._waiting.append(line)
+        self._sum = sum_of(line)
+        self._put += 1
+
+    def _refuse_after_failure(self) -> None:
+        if self._failure is not None:
+            self._raise_failure(self._failure)
+
+    def _raise_failure(self, failure: BaseException) -> NoReturn:
+        # A copy for everyone: several tasks hear of it, and each traceback is its own.
+        raise copy.copy(failure) from failure.__cause__
+
+
+async def in_thread(write: Write, batch: list[bytes]) -> None:
+    """Run a write in a worker thread of its own: tools may hold all of trio's shared ones."""
+    await trio.to_thread.run_sync(write, batch, limiter=trio.CapacityLimiter(1))
+
+
+async def convert(source: Store, target: Store) -> int:
+    """Copy a journal into another store, byte for byte; return the number of records. The source is only read.
+
+    Raises:
+        ResumeRefused: The target is not empty.
+        JournalDamaged: The source is damaged; nothing was copied.
+    """
+    scan = await trio.to_thread.run_sync(source.read)
+    async with target.opened() as (journal, found):
+        if len(found):
+            raise ResumeRefused(f"{target.path} holds a journal already; convert into an empty store")
+        for line in scan.lines():
+            journal.put_line(line)
+        await journal.durable()
+    return len(scan)

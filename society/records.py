@@ -24,7 +24,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_
     """Anything that stands in a journal."""
 
 
-class Start(Record, tag="start", kw_only=True):
+class Start(Record, tag="start", frozen=True, kw_only=True):
     """The first record: what is run."""
 
     format: int = 1
@@ -39,7 +39,7 @@ class Start(Record, tag="start", kw_only=True):
     """Digests of the files whose change is recorded but not refused."""
 
 
-class Crossing(Record, kw_only=True):
+class Crossing(Record, frozen=True, kw_only=True):
     """One record of one crossing of one tick."""
 
     round: int
@@ -49,7 +49,7 @@ class Crossing(Record, kw_only=True):
     at: str
 
 
-class Read(Crossing, tag="read", kw_only=True):
+class Read(Crossing, tag="read", frozen=True, kw_only=True):
     """A sensor was read. Exactly one of `value` and `unknown` says what came."""
 
     sensor: str
@@ -61,7 +61,7 @@ class Read(Crossing, tag="read", kw_only=True):
     """The tick gave the crossing up and went on."""
 
 
-class Intent(Crossing, tag="intent", kw_only=True):
+class Intent(Crossing, tag="intent", frozen=True, kw_only=True):
     """An effect is about to start: the permit was given, the slot is held."""
 
     id: str
@@ -75,7 +75,7 @@ class Intent(Crossing, tag="intent", kw_only=True):
     """A sub-agent without a tick: `tool` is its name, `arguments` its payload."""
 
 
-class Result(Crossing, tag="result", kw_only=True):
+class Result(Crossing, tag="result", frozen=True, kw_only=True):
     """How an effect ended. Without one, its intent is in doubt."""
 
     id: str
@@ -90,7 +90,7 @@ class Result(Crossing, tag="result", kw_only=True):
     """How a doubt was settled: `repeated` with the same key, `reconciled`, `executed` after a reconciler's word."""
 
 
-class Denial(Crossing, tag="denial", kw_only=True):
+class Denial(Crossing, tag="denial", frozen=True, kw_only=True):
     """An action that got no permit. It never started."""
 
     id: str
@@ -103,7 +103,7 @@ class Denial(Crossing, tag="denial", kw_only=True):
     cut: bool = False
 
 
-class Approval(Crossing, tag="approval", kw_only=True):
+class Approval(Crossing, tag="approval", frozen=True, kw_only=True):
     """What a person said about one action. Asked for once; a yes for other arguments is void."""
 
     id: str
@@ -115,7 +115,7 @@ class Approval(Crossing, tag="approval", kw_only=True):
     no_answer: bool = False
 
 
-class Answer(Crossing, tag="answer", kw_only=True):
+class Answer(Crossing, tag="answer", frozen=True, kw_only=True):
     """A person was asked. `answer` is what was said, unless nobody answered."""
 
     question: Value
@@ -125,7 +125,7 @@ class Answer(Crossing, tag="answer", kw_only=True):
     cut: bool = False
 
 
-class Delegation(Crossing, tag="delegation", kw_only=True):
+class Delegation(Crossing, tag="delegation", frozen=True, kw_only=True):
     """A sub-agent ended. One that got a tick is run again on resume, and this record compared."""
 
     subagent: str
@@ -135,7 +135,7 @@ class Delegation(Crossing, tag="delegation", kw_only=True):
     cut: bool = False
 
 
-class Late(Record, tag="late", kw_only=True):
+class Late(Record, tag="late", frozen=True, kw_only=True):
     """What came back from an action after its tick had given it up. It changes nothing there; it is proof."""
 
     id: str
@@ -182,7 +182,7 @@ class Settlement(msgspec.Struct, omit_defaults=True):
     result: Value = None
 
 
-class Barrier(Record, tag="barrier", kw_only=True):
+class Barrier(Record, tag="barrier", frozen=True, kw_only=True):
     """One round, whole or not at all."""
 
     round: int
@@ -202,27 +202,27 @@ class Barrier(Record, tag="barrier", kw_only=True):
     """(name, agent or None, value), computed after the barrier."""
 
 
-class Opening(Record, tag="opening", kw_only=True):
+class Opening(Record, tag="opening", frozen=True, kw_only=True):
     """Measures of round 0, before any tick."""
 
     measures: list[tuple[str, str | None, Value]] = []
 
 
-class End(Record, tag="end", kw_only=True):
+class End(Record, tag="end", frozen=True, kw_only=True):
     """The run ended, for now. Only an end that is the last record is traced."""
 
     outcome: str
     reason: str = ""
 
 
-class Cut(Record, tag="cut", kw_only=True):
+class Cut(Record, tag="cut", frozen=True, kw_only=True):
     """A damaged batch was set aside on request; its actions are in doubt."""
 
     offset: int
     why: str
 
 
-class Override(Record, tag="override", kw_only=True):
+class Override(Record, tag="override", frozen=True, kw_only=True):
     """A resume that was forced although the scenario's meaning had changed, or that found changed code."""
 
     differences: list[str]

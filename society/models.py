@@ -1,0 +1,252 @@
+"""What a model is to everyone else: anything with `async def reply(request)`. And one that reads from a script.
+
+A `Request` is a read-only mapping in the shape that goes on the wire. Beside it stand the agent, the round, the
+ordinal and the number of this agent's model call, by which a scripted model picks its answer. What a model gives back
+goes through `replies.reply_of`, whatever model it is: `asked` is the one door.
+
+Knows: requests, scripts, and files of scripted replies.
+Does not know: HTTP, budgets, or what follows from a reply.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import attrs
+import msgspec
+
+from society.budget import FREE, Price
+from society.errors import MalformedReply, ModelSilent, ScenarioError, suggestion
+from society.replies import reply_of
+from society.values import FrozenDict, freeze
+
+
+@attrs.frozen
+class Spoke:
+    """A piece of text came in. Pieces of an attempt that failed later were said for nothing."""
+
+    text: str
+
+
+@attrs.frozen
+class Waits:
+    """The service turned an attempt away, and it is made again after a while."""
+
+    attempt: int
+    """The one that failed, from 1."""
+    seconds: float
+    why: str
+
+
+Heard: TypeAlias = Spoke | Waits
+
+
+class Width(Protocol):
+    """How many calls to the service may be in flight at once. A crowded service makes it narrower for everyone."""
+
+    def crowded(self) -> None: ...
+
+    def eased(self) -> None: ...
+
+
+class Request(Mapping[str, Any]):
+    """One request: a read-only mapping in the shape that goes on the wire, without the model's name."""
+
+    __slots__ = ("_body", "agent", "call", "listener", "ordinal", "round", "seed", "width")
+
+    def __init__(
+        self,
+        body: FrozenDict,
+        *,
+        agent: str | None = None,
+        round: int = 0,
+        ordinal: str = "1",
+        call: int = 1,
+        seed: int = 0,
+        width: Width | None = None,
+        listener: Callable[[Heard], None] | None = None,
+    ) -> None:
+        self._body = body
+        self.agent = agent
+        """`None` for an `act` by itself."""
+        self.round = round
+        self.ordinal = ordinal
+        """Of the crossing in its tick: "3", or "3.1" inside one."""
+        self.call = call
+        """The number of this agent's model call, from 1."""
+        self.seed = seed
+        """Of the run; waits between attempts are drawn from it."""
+        self.width = width
+        self.listener = listener
+
+    def __getitem__(self, key: str) -> Any:
+        return self._body[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._body)
+
+    def __len__(self) -> int:
+        return len(self._body)
+
+    def __repr__(self) -> str:
+        return f"<Request {self.call} of {self.agent or 'act'}: {len(self._body['messages'])} messages>"
+
+    @property
+    def body(self) -> FrozenDict:
+        return self._body
+
+    @property
+    def digest(self) -> str:
+        """Of the whole body, independent of the order of its keys: what a trace says of a request."""
+        return hashlib.sha256(msgspec.json.encode(self._body, order="sorted")).hexdigest()
+
+    def tell(self, heard: Heard) -> None:
+        if self.listener is not None:
+            self.listener(heard)
+
+
+def request_body(
+    *,
+    messages: Any,
+    max_tokens: int,
+    system: str | None = None,
+    tools: Sequence[FrozenDict] = (),
+    tool_choice: Mapping[str, Any] | None = None,
+    output_config: Mapping[str, Any] | None = None,
+) -> FrozenDict:
+    """Return the body of a request. The stable parts come first, so that its bytes start alike from turn to turn."""
+    body: dict[str, Any] = {"max_tokens": max_tokens}
+    if system:
+        body["system"] = system
+    if tools:
+        body["tools"] = list(tools)
+    if tool_choice is not None:
+        body["tool_choice"] = dict(tool_choice)
+    if output_config is not None:
+        body["output_config"] = dict(output_config)
+    body["messages"] = messages
+    frozen = freeze(body, "request")
+    assert isinstance(frozen, FrozenDict)
+    return frozen
+
+
+class Model(Protocol):
+    """Anything with this method. It may also have `name`, a text, and `price`, a `budget.Price`."""
+
+    async def reply(self, request: Request) -> Any: ...
+
+
+async def asked(model: Model, request: Request) -> FrozenDict:
+    """Return the model's reply to a request, checked and frozen.
+
+    Raises:
+        ModelSilent: The model did not answer.
+        MalformedReply: What it gave back is no reply.
+    """
+    return reply_of(await model.reply(request))
+
+
+ScriptedReply: TypeAlias = Mapping[str, Any] | BaseException | Callable[[Request], Any]
+
+
+class ScriptedModel:
+    """A model that answers from a script: for tests, for scenarios that run offline, and for examples.
+
+    Args:
+        replies: A list, for `act` or for one agent; or a dict of lists by agent name, for a society. Each is a dict in
+            the shape of a Messages API reply, a function of the request that returns one, or an exception to raise.
+        price: What its tokens cost; nothing unless told.
+
+    A reply is picked by (agent, number of its call), never by order of arrival, so a script survives resume. An `act`
+    by itself has no agent: it gets the replies in the order in which it asks.
+    """
+
+    name = "scripted"
+
+    def __init__(
+        self, replies: Sequence[ScriptedReply] | Mapping[str, Sequence[ScriptedReply]], *, price: Price = FREE
+    ) -> None:
+        self._replies = dict(replies) if isinstance(replies, Mapping) else list(replies)
+        self.price = price
+        self.requests: list[Request] = []
+        """What was asked, in order of arrival."""
+
+    async def reply(self, request: Request) -> Any:
+        self.requests.append(request)
+        script = self._script(request)
+        number = request.call
+        if request.agent is None:
+            number = sum(1 for earlier in self.requests if earlier.agent is None)
+        if number > len(script):
+            raise ModelSilent(
+                f"the script of {request.agent or 'act'!r} holds {len(script)} replies, and call {number} was made"
+            )
+        reply = script[number - 1]
+        if callable(reply):
+            reply = reply(request)
+        if isinstance(reply, BaseException):
+            raise reply
+        return reply
+
+    def _script(self, request: Request) -> Sequence[ScriptedReply]:
+        if isinstance(self._replies, dict):
+            if request.agent in self._replies:
+                return self._replies[request.agent]
+            raise ModelSilent(
+                f"there are no scripted replies for {request.agent!r}.{suggestion(str(request.agent), self._replies)}"
+            )
+        agents = list(dict.fromkeys(earlier.agent for earlier in self.requests))
+        if len(agents) > 1:
+            raise ScenarioError(
+                f"a flat list of replies is for one agent, and both {agents[0]!r} and {agents[1]!r} ask: it would be "
+                "dealt out in order of arrival. Give a dict of lists by agent name."
+            )
+        return self._replies
+
+
+def load_replies(path: str | Path) -> dict[str, list[FrozenDict]]:
+    """Return the scripted replies of a `*.replies.toml`: by agent name, in order of that agent's calls.
+
+        [[responder]]
+        stop_reason = "end_turn"
+        content = [{ type = "text", text = "Noted." }]
+
+    `content` may be a text; `stop_reason` may be left out: it is then `tool_use` if there is a call, else `end_turn`.
+
+    Raises:
+        ScenarioError: The file cannot be read, or a reply in it is none; the error says which.
+    """
+    try:
+        tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ScenarioError(f"{path}: the scripted replies cannot be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ScenarioError(f"{path}: {error}") from None
+    loaded: dict[str, list[FrozenDict]] = {}
+    for agent, replies in tables.items():
+        if not isinstance(replies, list):
+            raise ScenarioError(f"{path}: {agent}: replies are written as [[{agent}]] tables, one for each call.")
+        for number, reply in enumerate(replies, 1):
+            try:
+                loaded.setdefault(agent, []).append(reply_of(_completed(reply)))
+            except MalformedReply as error:
+                raise ScenarioError(f"{path}: reply {number} of {agent!r}: {error.path}: {error.found}.") from None
+    return loaded
+
+
+def _completed(reply: Any) -> Any:
+    if not isinstance(reply, dict):
+        return reply
+    content = reply.get("content")
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    if isinstance(content, list) and all(isinstance(block, dict) for block in content):
+        # Ids need only be distinct within a history; the loop sees to that.
+        content = [{"id": "call", **block} if block.get("type") == "tool_use" else block for block in content]
+        called = any(block.get("type") == "tool_use" for block in content)
+        reply = {"stop_reason": "tool_use" if called else "end_turn", **reply}
+    return {**reply, "content": content}

@@ -2,6 +2,7 @@
 
     SocietyError
     ├── ScenarioError            the scenario's author: something is declared wrongly
+    │   ├── UnknownTool
     │   └── ScenarioFaults       all faults of one scenario file at once
     ├── BehaviorError            the behavior's author: something is used wrongly inside a tick
     │   ├── UnknownRecipient
@@ -67,6 +68,17 @@ class SocietyError(Exception):
 
 class ScenarioError(SocietyError):
     """Something is declared wrongly: a name, a sensor, a limit. Told before the run starts where it can be known."""
+
+
+@attrs.define
+class UnknownTool(ScenarioError):
+    what: str
+    """`tool` or `sensor`."""
+    name: str
+    known: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"no host has a {self.what} {self.name!r}.{suggestion(self.name, self.known)}"
 
 
 @attrs.frozen(kw_only=True)

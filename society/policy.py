@@ -6,8 +6,10 @@ Does not know: how a rule is judged; that is `judge.py`. The meaning is K3 and K
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import attrs
 
@@ -31,15 +33,27 @@ class Rule:
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.tool, str) or not self.tool:
             raise ScenarioError(f"{self.kind}: {self.tool!r} is not the name of a tool, or a glob of names.")
+        if self.kind not in get_args(Kind):
+            raise ScenarioError(f"{self.kind!r} is no kind of rule; there are {', '.join(get_args(Kind))}.")
+        if inspect.iscoroutinefunction(self.when):
+            raise ScenarioError(
+                f"{self.kind}({self.tool!r}): its condition is `async def`; facts are there already, write `def`."
+            )
         if self.when is not None and not isinstance(self.when, str) and not callable(self.when):
-            raise ScenarioError(f"{self.kind}({self.tool!r}): when = {self.when!r} is neither a text nor a function of the facts.")
+            raise ScenarioError(
+                f"{self.kind}({self.tool!r}): when = {self.when!r} is neither a text nor a function of the facts."
+            )
+
+    @property
+    def condition(self) -> str | None:
+        """The condition as it is written, on one line; the name of a function; `None` where the rule always holds."""
+        text = self.when if isinstance(self.when, str) else getattr(self.when, "text", None)
+        if text is None and self.when is not None:
+            text = getattr(self.when, "__qualname__", "a function")
+        return None if text is None else re.sub(r"\s*\n\s*", " ", text.strip())
 
     def __str__(self) -> str:
-        when = ""
-        if isinstance(self.when, str):
-            when = f" when {self.when}"
-        elif self.when is not None:
-            when = f" when {getattr(self.when, '__qualname__', 'a function')}"
+        when = "" if self.condition is None else f" when {self.condition}"
         return f"{self.kind} {self.tool}{when}" + (f" ({self.place})" if self.place else "")
 
 
@@ -74,7 +88,7 @@ class Policy:
                 raise ScenarioError(f"policy: {rule!r} is not a rule; write never(…), deny(…), allow(…) or approve(…).")
         if default not in ("allow", "deny"):
             raise ScenarioError(f"policy: the default is 'allow' or 'deny', not {default!r}.")
-        self.__attrs_init__(tuple(rules), default)  # type: ignore[attr-defined]
+        self.__attrs_init__(tuple(rules), default)
 
     def __add__(self, other: Policy) -> Policy:
         """Both together: the rules add up, and the default is `deny` if either says so."""

@@ -47,17 +47,20 @@ def _written_out(match: re.Match[str]) -> str:
     return ascii(match[0])[1:-1]
 
 
-def bounded(value: Any, bound: int | None) -> str:
-    """Return a value as JSON that is safe to show, cut after `bound` characters; `None` cuts nothing."""
+def bounded(value: Any, bound: int | None, way: str = "--full") -> str:
+    """Return a value as JSON that is safe to show, cut after `bound` characters; `None` cuts nothing.
+
+    `way` is the option that shows all.
+    """
     written = msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
-    return shown(written) if bound is None or len(written) <= bound else cut(shown(written), bound)
+    return shown(written) if bound is None or len(written) <= bound else cut(shown(written), bound, way)
 
 
-def cut(written: str, bound: int | None) -> str:
+def cut(written: str, bound: int | None, way: str = "--full") -> str:
     """Return a text with at most `bound` of its characters, and how many more there are."""
     if bound is None or len(written) <= bound:
         return written
-    return f"{written[:bound]}… +{len(written) - bound:,} characters, --full shows all"
+    return f"{written[:bound]}… +{len(written) - bound:,} characters, {way} shows all"
 
 
 def text(line: Iterable[Part]) -> str:

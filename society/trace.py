@@ -77,6 +77,8 @@ class Difference:
     agent: str | None
     kind: str
     """The kind of event; `header`, or `order` where the same events stand in another order."""
+    subject: str | None
+    """What the event is about: a key of SHARED, a tool, a sensor, a measure, a name."""
     field: str | None
     """The path to what differs, `body.items[2]`; `None` where a whole event stands on one side only."""
     left: Any
@@ -86,7 +88,8 @@ class Difference:
     def __str__(self) -> str:
         where = "header" if self.round is None else f"round {self.round}"
         who = f", {self.agent}" if self.agent is not None else ""
-        what = f", {self.kind}" if self.kind != "header" else ""
+        about = f" {self.subject}" if self.subject is not None else ""
+        what = f", {self.kind}{about}" if self.kind != "header" else ""
         at = f", {self.field}" if self.field else ""
         return lines.shown(f"{where}{who}{what}{at}: {_side(self.left, self)} | {_side(self.right, self)}")
 
@@ -329,7 +332,7 @@ def _check_end(fields: dict[str, Any], digest: str, events: int, at: tuple[str, 
 def _differences(left: Trace, right: Trace) -> Iterator[Difference]:
     for name in dict.fromkeys([*left.header, *right.header]):
         if not _same(left.header.get(name), right.header.get(name)):
-            yield Difference(None, None, "header", *_inner(name, left.header.get(name), right.header.get(name)))
+            yield Difference(None, None, "header", None, *_inner(name, left.header.get(name), right.header.get(name)))
     ours, theirs = _by_round(left), _by_round(right)
     for number in sorted({*ours, *theirs}):
         yield from _round_differences(ours.get(number, ()), theirs.get(number, ()))
@@ -367,8 +370,8 @@ def _woven(left: list[_T], right: list[_T]) -> list[_T]:
 
 
 _AFTER_TICKS: Final = frozenset({"merge", "conflict", "refused", "undelivered", "settled", "measure", "end"})
-_Key = tuple[tuple[bool, str | None], str, Any, int]
-"""The part of the round (whether after the ticks, agent), the kind, what names the event among it, its number there."""
+_Key = tuple[tuple[bool, str | None], str, str | None, int]
+"""The part of the round (whether after the ticks, agent), the kind, what the event is about, its number there."""
 
 
 def _paired(events: Collection[Event]) -> dict[_Key, Event]:
@@ -377,21 +380,23 @@ def _paired(events: Collection[Event]) -> dict[_Key, Event]:
     count: dict[Any, int] = {}
     for event in events:
         fields = event.fields
-        named = fields.get("key", fields.get("name"))
-        key = (
-            (fields["kind"] in _AFTER_TICKS, fields["agent"]),
-            fields["kind"],
-            named if isinstance(named, str) else None,
-        )
+        key = ((fields["kind"] in _AFTER_TICKS, fields["agent"]), fields["kind"], _subject(fields))
         count[key] = count.get(key, 0) + 1
         found[(*key, count[key])] = event
     return found
 
 
+_SUBJECTS: Final = ("key", "tool", "sensor", "subagent", "name")
+
+
+def _subject(fields: dict[str, Any]) -> str | None:
+    return next((fields[name] for name in _SUBJECTS if isinstance(fields.get(name), str)), None)
+
+
 def _event_differences(left: Event | None, right: Event | None) -> Iterator[Difference]:
     one = left or right
     assert one is not None
-    where = (one.fields["round"], one.fields["agent"], one.fields["kind"])
+    where = (one.fields["round"], one.fields["agent"], one.fields["kind"], _subject(one.fields))
     if left is None or right is None:
         yield Difference(*where, None, left and left.fields, right and right.fields)
         return
@@ -422,8 +427,8 @@ def _first_line(left: Trace, right: Trace) -> Difference:
     """Return the first line that differs, of traces whose events are the same but for their order or spelling."""
     for one, other in zip(left.events, right.events, strict=False):
         if one.fields != other.fields or list(one.fields) != list(other.fields):
-            return Difference(one.fields["round"], one.fields["agent"], "order", None, one.fields, other.fields)
-    return Difference(None, None, "header", "bytes", left.digest, right.digest)
+            return Difference(one.fields["round"], one.fields["agent"], "order", None, None, one.fields, other.fields)
+    return Difference(None, None, "header", None, "bytes", left.digest, right.digest)
 
 
 def _side(value: Any, difference: Difference) -> str:

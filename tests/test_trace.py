@@ -176,14 +176,14 @@ def test_a_difference_names_round_agent_kind_field_and_both_values() -> None:
     left = trace(send(1, "ada", "bob"), event(2, "bob", "share", key="a", value=1))
     right = trace(send(1, "ada", "bob"), event(2, "bob", "share", key="a", value=2))
 
-    assert list(left.diff(right)) == [Difference(2, "bob", "share", "value", 1, 2)]
-    assert str(first(left, right)) == "round 2, bob, share, value: 1 | 2"
+    assert list(left.diff(right)) == [Difference(2, "bob", "share", "a", "value", 1, 2)]
+    assert str(first(left, right)) == "round 2, bob, share a, value: 1 | 2"
 
 
 def test_a_difference_deep_in_a_value_is_named_by_its_path() -> None:
     left, right = (trace(send(1, "ada", "bob", items=[{"n": 1}, {"n": n}], x=0)) for n in (2, 3))
 
-    assert first(left, right) == Difference(1, "ada", "send", "body.items[1].n", 2, 3)
+    assert first(left, right) == Difference(1, "ada", "send", None, "body.items[1].n", 2, 3)
 
 
 def test_one_event_more_does_not_make_all_that_follow_differ() -> None:
@@ -192,7 +192,7 @@ def test_one_event_more_does_not_make_all_that_follow_differ() -> None:
 
     differences = list(trace(one, other).diff(trace(new, one, other)))
 
-    assert differences == [Difference(1, "ada", "note", None, None, new)]
+    assert differences == [Difference(1, "ada", "note", None, None, None, new)]
     assert "(nothing) | {" in str(differences[0])
 
 

@@ -22,7 +22,7 @@ Does not know: models, tools, time, or money. Guards other than `max_turns` are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 import attrs
@@ -265,6 +265,19 @@ def begin(
         max_tokens=max_tokens,
         enlarged_tokens=enlarged_tokens,
     )
+
+
+def batches(calls: Iterable[Call], overlaps: Callable[[Call], bool]) -> list[list[Call]]:
+    """Return calls in the order in which they run: neighbors that may overlap together, each other one alone (L5)."""
+    grouped: list[list[Call]] = []
+    open_batch = False
+    for call in calls:
+        if overlaps(call) and open_batch:
+            grouped[-1].append(call)
+        else:
+            grouped.append([call])
+        open_batch = overlaps(call)
+    return grouped
 
 
 def _checked(history: FrozenList) -> list[str]:

@@ -187,3 +187,26 @@ def body_of(data: bytes) -> Any:
 
 def _integer_or_mark(digits: str) -> int:
     return int(digits) if len(digits) <= LONGEST_NUMBER else 1 << 64
+
+
+class DataLines:
+    """The `data` of server-sent events, cut out of the bytes of a stream.
+
+    Names of events are not needed, the data says its type. Only line feeds and carriage returns end a line here.
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._data: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the data of each event that `chunk` completes."""
+        *lines, self._rest = (self._rest + chunk).replace(b"\r\n", b"\n").split(b"\n")
+        whole: list[bytes] = []
+        for line in lines:
+            if line.startswith(b"data:"):
+                self._data.append(line[5:].removeprefix(b" "))
+            elif not line and self._data:
+                whole.append(b"\n".join(self._data))
+                self._data = []
+        return whole

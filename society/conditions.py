@@ -5,7 +5,7 @@
     observed["service.status"]   a reading of this tick
     state.tries                  the agent's memory; `has(state.tries)` where it may not be set
     round, agent                 a number and a name
-    in_doubt                     the agent's actions in doubt: `in_doubt.exists(a, a.tool == "pay")`
+    in_doubt                     the tools of the agent's actions in doubt: `"pay" in in_doubt`
 
 A condition is true, false or unknown. Unknown is what rests on a reading that failed, a member that is not there, types
 that do not fit (`1 > "a"`, `1 + 2.5`), or a division by zero; `false && unknown` is false and `true || unknown` is
@@ -255,15 +255,10 @@ def _getter(reference: Reference) -> Callable[[Any], Any]:
     if key is not None:
         return member if reference.asks == "value" else lambda facts: key in look(facts)
     if fact == "in_doubt":
-        return lambda facts: [_action(action) for action in look(facts)]
+        return lambda facts: list(look(facts))
     if fact in KEYED:
         return lambda facts: dict(look(facts))
     return look
-
-
-def _action(action: Any) -> dict[str, Any]:
-    """Return what a condition may know of an action in doubt."""
-    return {name: getattr(action, name) for name in ("id", "round", "tool", "arguments")}
 
 
 def _check_steps(reading: Reading, values: Mapping[str, Any]) -> None:

@@ -14,6 +14,7 @@ Does not know: how a text is parsed or judged; that is `conditions.py`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final, Literal
 
 import attrs
@@ -60,15 +61,19 @@ _TOKEN: Final = re.compile(
 )
 
 
+def _known(names: Iterable[str] | None) -> tuple[str, ...] | None:
+    return None if names is None else tuple(names)
+
+
 @attrs.frozen
 class Names:
     """The names that conditions of one scenario may use. `None` leaves a set open: any name passes."""
 
-    shared: tuple[str, ...] | None = attrs.field(default=None, converter=attrs.converters.optional(tuple))
-    sensors: tuple[str, ...] | None = attrs.field(default=None, converter=attrs.converters.optional(tuple))
-    state: tuple[str, ...] | None = attrs.field(default=None, converter=attrs.converters.optional(tuple))
-    args: tuple[str, ...] | None = attrs.field(default=None, converter=attrs.converters.optional(tuple))
-    parameters: tuple[str, ...] | None = attrs.field(default=None, converter=attrs.converters.optional(tuple))
+    shared: tuple[str, ...] | None = attrs.field(default=None, converter=_known)
+    sensors: tuple[str, ...] | None = attrs.field(default=None, converter=_known)
+    state: tuple[str, ...] | None = attrs.field(default=None, converter=_known)
+    args: tuple[str, ...] | None = attrs.field(default=None, converter=_known)
+    parameters: tuple[str, ...] | None = attrs.field(default=None, converter=_known)
 
     def of(self, fact: str) -> tuple[str, ...] | None:
         known: tuple[str, ...] | None = getattr(self, "sensors" if fact == "observed" else fact)

@@ -53,8 +53,8 @@ class Facts(Protocol):
     def agent(self) -> str: ...
 
     @property
-    def in_doubt(self) -> Sequence[Any]:
-        """The agent's actions in doubt, each with `id`, `round`, `tool` and `arguments`."""
+    def in_doubt(self) -> Sequence[str]:
+        """The tools of the agent's actions in doubt, one for each action."""
 
 
 @attrs.frozen

@@ -17,7 +17,6 @@ from society.conditions import Condition, ConditionFault, Names, compile_conditi
 from society.errors import ScenarioError, SharedRefused
 from society.judge import Judge
 from society.policy import Policy, allow, deny, never
-from society.state import Action
 from society.values import UNKNOWN, freeze
 
 NAMES = Names(shared=("status", "window", "hosts", "block-list"), sensors=("door", "service.status", "clock"))
@@ -87,11 +86,10 @@ def test_conditions_read_facts(text, facts):
     assert comes_to(f"!({text.split('//')[0]})", **facts) is False
 
 
-def test_actions_in_doubt_are_told_by_tool_and_arguments():
-    doubt = Action(id="a1", agent="ada", round=1, tool="pay", arguments=freeze({"to": "bob"}), ending="in_doubt")
-    text = 'in_doubt.exists(a, a.tool == "pay" && a.arguments.to == args.to)'
-    assert comes_to(text, in_doubt=(doubt,), args={"to": "bob"}) is True
-    assert comes_to(text, in_doubt=(), args={"to": "bob"}) is False
+def test_actions_in_doubt_are_told_by_their_tools():
+    assert comes_to('"pay" in in_doubt', in_doubt=["look", "pay"]) is True
+    assert comes_to('"pay" in in_doubt', in_doubt=[]) is False
+    assert comes_to("size(in_doubt) > 1", in_doubt=["pay", "pay"]) is True
 
 
 def test_a_variable_of_a_macro_may_have_any_name_that_no_fact_has():

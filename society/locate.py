@@ -205,10 +205,9 @@ class _Scanner:
         path = (*self._open((*table, *outer), line), name)
         if path in self.places:
             self.twice.append(Twice(path, self.places[path].line, line))
-            path = ("", *path)  # walked for what may be wrong inside it, and forgotten
-            kept = dict(self.places)
-            self._value(path)
-            self.places = kept
+            kept = dict(self.places), list(self.twice)
+            self._value(("", *path))  # walked over, and forgotten
+            self.places, self.twice = kept
         else:
             self._value(path)
 

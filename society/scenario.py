@@ -1,0 +1,160 @@
+"""A scenario that was read, found to be sound, and can be run.
+
+Knows: what a society is made of.
+Does not know: how it was written down; `load.py` reads files.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from society.agent import Agent
+from society.errors import UnknownTool
+from society.files import Input
+from society.host import AsyncHost
+from society.limits import Limits
+from society.policy import Policy
+from society.shared import Shared
+from society.values import FrozenDict
+
+if TYPE_CHECKING:
+    from society.societies import AsyncSociety, Society
+
+
+@attrs.define(kw_only=True, eq=False)
+class Scenario:
+    name: str
+    about: str
+    path: Path
+    """Absolute."""
+    activation: str
+    """`synchronized`, `sequential` or `shuffled`."""
+    seed: int
+    max_ticks: int
+    agents: tuple[Agent, ...]
+    """Each of them, in declared order."""
+    hosts: Mapping[str, list[AsyncHost]]
+    """By the agents' names."""
+    every_host: tuple[AsyncHost, ...]
+    """Those of the code file; agents that are born during a run have all of them."""
+    shared: Mapping[str, Shared]
+    limits: Limits
+    parameters: Mapping[str, Any]
+    policy: Policy
+    events: tuple[tuple[int, FrozenDict], ...]
+    """(round, event) in the order of the file; an event is `{"share": {…}}` or `{"send": {…}}`."""
+    measures: Mapping[str, Callable[..., Any]]
+    until: Callable[..., Any] | None
+    on_error: str
+    quiet: bool
+    meaning: Mapping[str, Any]
+    """What may not change on resume, by key path."""
+    fingerprint: str
+    """The sha256 of the meaning, in hex."""
+    inputs: tuple[Input, ...]
+    """The scenario file first, then the files it used."""
+    code: ModuleType | None
+    settings: Mapping[str, Any]
+    """What was set from outside, by path."""
+    again: Callable[..., Scenario]
+    """Loads the scenario once more: `again(seed=5)`."""
+    is_used: bool = False
+    """A society was made of it."""
+
+    def society(
+        self,
+        *,
+        activation: str | None = None,
+        seed: int | None = None,
+        model: Any = None,
+        tools: Mapping[str, Any] | None = None,
+        sensors: Mapping[str, Any] | None = None,
+        approver: Any = None,
+        asker: Any = None,
+        store: Any = None,
+    ) -> AsyncSociety | Society:
+        """Return a society of this scenario, ready to run.
+
+        The first society has the code that is in `code`. Each further one, and one with another seed, has its code run
+        afresh, so that what one run leaves in global variables is not there in the next.
+
+        Args:
+            activation: Instead of the scenario's own.
+            seed: Instead of the scenario's own.
+            tools: Functions, by the names of the tools that they stand for on every host.
+            sensors: Functions, by the names of sensors.
+
+        Raises:
+            UnknownTool: No host has the tool or sensor of that name.
+        """
+        if self.is_used or (seed is not None and seed != self.seed):
+            return self.again(seed=self.seed if seed is None else seed).society(
+                activation=activation,
+                model=model,
+                tools=tools,
+                sensors=sensors,
+                approver=approver,
+                asker=asker,
+                store=store,
+            )
+        self.is_used = True
+        from society.societies import AsyncSociety, Society
+
+        activation = activation or self.activation
+        hosts = self._hosts(tools or {}, sensors or {})
+        parts = self._parts(hosts) | {"approver": approver, "asker": asker, "store": store, "model": model}
+        given = {key: value for key, value in parts.items() if value is not None}
+        if activation == "synchronized":
+            return AsyncSociety(self.agents, **given)
+        return Society(self.agents, activation=activation, **given)
+
+    def _parts(self, hosts: Any) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "hosts": hosts,
+            "shared": dict(self.shared),
+            "limits": self.limits,
+            "parameters": self.parameters,
+            "policy": self.policy,
+            "events": self.events,
+            "measures": dict(self.measures),
+            "seed": self.seed,
+            "until": self.until,
+            "on_error": self.on_error,
+            "quiet": self.quiet,
+        }
+
+    def _hosts(self, tools: Mapping[str, Any], sensors: Mapping[str, Any]) -> dict[str, list[AsyncHost]]:
+        there = list({id(host): host for hosts in (*self.hosts.values(), self.every_host) for host in hosts}.values())
+        for what, fakes, known in (
+            ("tool", tools, {name for host in there for name in host.tools}),
+            ("sensor", sensors, {name for host in there for name in host.sensors}),
+        ):
+            for name in fakes:
+                if name not in known:
+                    raise UnknownTool(what, name, tuple(sorted(known)))
+        twins = {id(host): _with_fakes(host, tools, sensors) for host in there}
+        return {name: [twins[id(host)] for host in hosts] for name, hosts in self.hosts.items()}
+
+
+def _with_fakes(host: AsyncHost, tools: Mapping[str, Any], sensors: Mapping[str, Any]) -> AsyncHost:
+    """Return a host whose tools and sensors of these names are replaced; the rest of each declaration stays."""
+    if not (host.tools.keys() & tools.keys() or host.sensors.keys() & sensors.keys()):
+        return host
+    twin = copy.copy(host)
+    # Where they stand, not in a thread: fakes are quick, and a clock that jumps does not wait for threads.
+    twin.tools = {
+        name: attrs.evolve(tool, function=tools[name], thread=False) if name in tools else tool
+        for name, tool in host.tools.items()
+    }
+    twin.sensors = {
+        name: attrs.evolve(sensor, function=sensors[name], thread=False) if name in sensors else sensor
+        for name, sensor in host.sensors.items()
+    }
+    return twin

@@ -1,0 +1,209 @@
+"""The tables of a scenario file as values: which keys there are, of which type, and what holds where one is left out.
+
+A new section is one class here and one field of `ScenarioTable`.
+
+Knows: keys, types, ranges, defaults.
+Does not know: TOML, lines, code files, or whether what a name refers to is there.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+import attrs
+
+from society.limits import Limits
+
+
+@attrs.frozen
+class AtLeast:
+    """In a type: whole numbers from here on."""
+
+    least: int
+
+
+@attrs.frozen
+class Free:
+    """In a type: any value that may cross between agents (V1)."""
+
+
+@attrs.frozen
+class Number:
+    """In a type: a whole number from 0 on, or the parameter that holds it."""
+
+
+class Misfit(Exception):
+    """A table whose keys do not go together. The loader turns it into a fault with its line."""
+
+    def __init__(self, message: str, needs: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.needs = needs
+        """Keys whose absence is what is wrong."""
+
+
+Positive = Annotated[int, AtLeast(1)]
+Whole = Annotated[int, AtLeast(-(2**63))]
+Value = Annotated[Any, Free()]
+Values = Annotated[dict[str, Any], Free()]
+Count = Annotated[int | str, Number()]
+Names = tuple[str, ...]
+
+Activation = Literal["synchronized", "sequential", "shuffled"]
+RULES: Final = ("never", "deny", "allow", "approve")
+OnError = Literal["stop", "continue", "retire"]
+
+_INDEX: Final = "its number in the file's list, from 0; not a key"
+
+
+def index() -> Any:
+    """A field that the loader fills in: the number of a table in the file's list, from 0."""
+    return attrs.field(default=0, eq=False, metadata={"omit": _INDEX})
+
+
+@attrs.frozen(kw_only=True)
+class SharedTable:
+    initial: Value = None
+    merge: str = "last"
+    """The name of a merge rule, or of a function of the code file."""
+    writers: Names | None = None
+    readers: Names | None = None
+
+
+@attrs.frozen(kw_only=True)
+class RuleTable:
+    never: str | None = None
+    deny: str | None = None
+    allow: str | None = None
+    approve: str | None = None
+    when: str | None = None
+    index: int = index()
+
+    def __attrs_post_init__(self) -> None:
+        if len(self.kinds) != 1:
+            raise Misfit("a rule has exactly one of never, deny, allow, approve, which names a tool or a glob", RULES)
+
+    @property
+    def kinds(self) -> list[Literal["never", "deny", "allow", "approve"]]:
+        given: dict[Literal["never", "deny", "allow", "approve"], str | None] = {
+            "never": self.never,
+            "deny": self.deny,
+            "allow": self.allow,
+            "approve": self.approve,
+        }
+        return [kind for kind, tool in given.items() if tool is not None]
+
+
+@attrs.frozen(kw_only=True)
+class PolicyTable:
+    default: Literal["allow", "deny"] = "allow"
+    rules: tuple[RuleTable, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class AgentTable:
+    later: ClassVar = ("prompt", "model", "tools", "wake", "memory", "max_turns", "max_tokens", "budget", "fallback")
+    """Keys that this version does not know yet."""
+
+    name: str | None = None
+    behavior: str | None = None
+    """A function of the code file."""
+    count: Count | None = None
+    """How many of them, `NAME-0` and so on; or `parameters.KEY`, which holds the number."""
+    rows: str | None = None
+    """A table in CSV, one agent a row; its columns go into `state`, a column `name` names the agent."""
+    from_: str | None = None
+    """A function of the code file that returns agents."""
+    observe: Names = ()
+    hosts: Names | None = None
+    """Hosts of the code file; left out, all of them."""
+    policy: PolicyTable = PolicyTable()
+    state: Values = attrs.field(factory=dict)
+    public: Values = attrs.field(factory=dict)
+    index: int = index()
+
+    def __attrs_post_init__(self) -> None:
+        if self.from_ is not None:
+            own = {"name": self.name, "behavior": self.behavior, "count": self.count, "rows": self.rows}
+            given = [key for key, value in own.items() if value is not None]
+            given += [key for key in ("observe", "state", "public") if getattr(self, key)]
+            if given:
+                raise Misfit(f"`from` makes whole agents; {', '.join(given)} come from what its function returns")
+            return
+        missing = [key for key in ("name", "behavior") if getattr(self, key) is None]
+        if missing:
+            what = " and ".join(f"`{key}`" for key in missing)
+            raise Misfit(f"{what} missing: an agent has `name` and `behavior`, or `from`", ("name", "behavior", "from"))
+        if self.count is not None and self.rows is not None:
+            raise Misfit("`count` and `rows` both say how many agents there are; keep one")
+
+    @property
+    def label(self) -> str:
+        """What the entry is called in paths: its name, or that of its function."""
+        return self.name or self.from_ or ""
+
+
+@attrs.frozen(kw_only=True)
+class SendTable:
+    to: str
+    kind: str
+    body: Values = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class EventTable:
+    round: Positive
+    share: Values | None = None
+    send: SendTable | None = None
+    index: int = index()
+
+    def __attrs_post_init__(self) -> None:
+        if (self.share is None) == (self.send is None):
+            either = "share = { KEY = VALUE } or send = { to = …, kind = …, body = { … } }"
+            raise Misfit(f"an event has either {either}", ("share", "send"))
+
+
+@attrs.frozen(kw_only=True)
+class MeasureTable:
+    name: str
+    value: str
+    """A SHARED key, or a function of the code file."""
+    per: Literal["society", "agent"] = "society"
+    index: int = index()
+
+
+@attrs.frozen(kw_only=True)
+class ScenarioTable:
+    """A whole scenario file."""
+
+    later: ClassVar = ("models", "servers", "budget", "topology")
+
+    name: str | None = None
+    """Left out, the file's name without its ending."""
+    about: str = ""
+    code: str | None = None
+    """A Python file, relative to the scenario."""
+    activation: Activation = "synchronized"
+    max_ticks: Positive = 100
+    """The most rounds of a run."""
+    until: str | None = None
+    seed: Whole = 0
+    on_error: OnError = "stop"
+    quiet: bool = False
+    parameters: Values = attrs.field(factory=dict)
+    limits: Limits = attrs.field(factory=Limits)
+    shared: dict[str, SharedTable] = attrs.field(factory=dict)
+    policy: PolicyTable = PolicyTable()
+    agents: tuple[AgentTable, ...] = ()
+    events: tuple[EventTable, ...] = ()
+    measures: tuple[MeasureTable, ...] = ()
+
+
+HOMES: Final[dict[str, str]] = {
+    **{field.name: "[limits]" for field in attrs.fields(Limits)},
+    **dict.fromkeys(("base_url", "api_key", "use", "extra_body", "replies"), "[models.NAME]"),
+    **dict.fromkeys(("usd", "tokens"), "[budget]"),
+    **dict.fromkeys(("command", "url"), "[servers.NAME]"),
+    **dict.fromkeys(("initial", "merge", "writers", "readers"), "[shared] KEY = { … }"),
+    **dict.fromkeys(("behavior", "count", "rows", "observe", "hosts", "state", "public"), "[[agents]]"),
+}
+"""Where a key belongs that stands in the wrong table."""

@@ -103,11 +103,11 @@ class Scenario:
                 asker=asker,
                 store=store,
             )
+        activation = activation or self.activation
+        hosts = self._hosts(tools or {}, sensors or {})
         self.is_used = True
         from society.societies import AsyncSociety, Society
 
-        activation = activation or self.activation
-        hosts = self._hosts(tools or {}, sensors or {})
         parts = self._parts(hosts) | {"approver": approver, "asker": asker, "store": store, "model": model}
         given = {key: value for key, value in parts.items() if value is not None}
         if activation == "synchronized":

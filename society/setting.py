@@ -88,9 +88,9 @@ def found(data: Mapping[str, Any], text: str) -> Path:
     parameters = list(declared) if isinstance(declared, dict) else []
     is_parameter = keys[0] in parameters
     is_key = keys[0] in _known(ScenarioTable)
-    if is_parameter and is_key:
+    if is_parameter and is_key and len(keys) == 1:
         raise SettingRefused(f"both a key of the file and a parameter; write parameters.{text} for the parameter")
-    if is_parameter:
+    if is_parameter and not is_key:
         keys = ("parameters", *keys)
     elif not is_key:
         raise _unknown(keys[0], [*parameters, *_known(ScenarioTable)])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Iterator
-from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 import attrs
 from cattrs import AttributeValidationNote, ClassValidationError, Converter, ForbiddenExtraKeysError
@@ -22,8 +22,6 @@ from society.locate import Path
 from society.report import ABSENT, TEXT, Report
 from society.tables import HOMES, AtLeast, Free, Misfit, Number, ScenarioTable, SharedTable
 from society.values import freeze
-
-T = TypeVar("T")
 
 ZONE: Final = "a time with its zone, 2026-10-25T02:30:00Z, or a text in quotes"
 
@@ -128,8 +126,8 @@ _HOLE: Final = object()
 def _converter() -> Converter:
     converter = Converter(detailed_validation=True, forbid_extra_keys=True)
     hook, factory = converter.register_structure_hook_func, converter.register_structure_hook_factory
-    hook(lambda kind: kind is str, _exactly(TEXT, str))
-    hook(lambda kind: kind is bool, _exactly("true or false", bool))
+    converter.register_structure_hook(str, _exactly(TEXT, str))  # cattrs' own would make "1000.0" of the number 1e3
+    converter.register_structure_hook(bool, _exactly("true or false", bool))
     hook(_is(Literal), _literal)
     hook(_is(Annotated), _annotated)
     hook(lambda kind: kind is Limits, _limits)

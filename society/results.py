@@ -64,7 +64,8 @@ def result_of_error(error: ActionError) -> CallResult:
 
 
 def failed(tool: str, error: str, message: str) -> CallResult:
-    said = f"{error}: {message}" if message and not message.startswith(f"{error}: ") else message or error
+    """`error` and `message` as `errors.described` gives them; the message of a group names the types of its leaves."""
+    said = message if "; " in error else ": ".join(part for part in (error, message) if part)
     return _error(f"{tool} failed: {said}")
 
 

@@ -16,7 +16,7 @@ import attrs
 
 from society.merge import MergeFailed, fold_contributions
 from society.messages import WORLD, Message, Receipt
-from society.records import Barrier, Contribution, Crossing, Intent, Result
+from society.records import Barrier, Contribution, Crossing, Intent, Result, Settlement
 from society.state import Action, State, Terms, action_of
 from society.tally import tally
 from society.values import EMPTY, FrozenDict, Value
@@ -48,7 +48,7 @@ class Closed:
 
 def fold(before: State, terms: Terms, barrier: Barrier, crossings: Crossings) -> Closed:
     """Return what a recorded round did to the state before it."""
-    going = RoundInProgress(before, terms)
+    going = RoundInProgress(before, terms, barrier)
     going.begin(barrier.events)
     if not terms.in_turn:
         for contribution in barrier.ticks:
@@ -57,13 +57,22 @@ def fold(before: State, terms: Terms, barrier: Barrier, crossings: Crossings) ->
         if terms.in_turn:
             going.take(contribution.agent)
         going.add(contribution)
-    return going.close(crossings, recorded=barrier)
+    return going.close(crossings, barrier.settled)
 
 
 class RoundInProgress:
     """One round while it is folded; asked by ticks in turn for what already counts."""
 
-    def __init__(self, before: State, terms: Terms) -> None:
+    def __init__(self, before: State, terms: Terms, recorded: Barrier | None = None) -> None:
+        """Begin a round.
+
+        Args:
+            before: The state it starts from.
+            terms: What was declared.
+            recorded: The barrier as it was recorded, where the round is folded from a journal: what functions merged
+                is taken from it, since they are code.
+        """
+        self.recorded = recorded
         self.before = before
         self.terms = terms
         self.round = before.round + 1
@@ -97,7 +106,7 @@ class RoundInProgress:
         """Let the scenario's events count, before anyone looks."""
         for event in events:
             for key, value in event.get("share", EMPTY).items():
-                self._write_now(WORLD, key, value)
+                self._count_now(key, [value])
                 self.event_versions[key] = self.versions[key]
             if "send" in event:
                 send = event["send"]
@@ -165,21 +174,21 @@ class RoundInProgress:
             if did[0] == "share":
                 by_key.setdefault(did[2], []).append(did[3])
         for key, values in by_key.items():
-            rule = self.terms.shared[key].merge
-            # In turn nobody else writes at the same time: `first` and `error` have nothing to decide (Q3).
-            try:
-                self.shared[key] = fold_contributions("last" if rule == "first" else rule, self.value(key), values)
-            except MergeFailed as failed:
-                self.broken = self.broken or (key, str(failed))
-            self.versions[key] = self._version(key) + len(values)
+            self._count_now(key, values)
 
-    def _write_now(self, writer: str, key: str, value: Value) -> None:
+    def _count_now(self, key: str, values: list[Value]) -> None:
         rule = self.terms.shared[key].merge
         try:
-            self.shared[key] = fold_contributions("last" if rule == "first" else rule, self.value(key), [value])
+            # In turn nobody else writes at the same time: `first` and `error` have nothing to decide (Q3).
+            self.shared[key] = self._folded(key, "last" if rule == "first" else rule, values)
         except MergeFailed as failed:
             self.broken = self.broken or (key, str(failed))
-        self.versions[key] = self._version(key) + 1
+        self.versions[key] = self._version(key) + len(values)
+
+    def _folded(self, key: str, rule: Any, values: list[Value]) -> Value:
+        if self.recorded is not None and callable(rule):
+            return self.recorded.merged.get(key, self.value(key))
+        return fold_contributions(rule, self.value(key), values)
 
     def _version(self, key: str) -> int:
         return self.versions[key] if key in self.versions else self.before.versions[key]
@@ -219,20 +228,21 @@ class RoundInProgress:
 
     # ── the end of the round ────────────────────────────────────────────────────────────────────────────────────────
 
-    def close(self, crossings: Crossings, *, recorded: Barrier | None = None) -> Closed:
+    def close(self, crossings: Crossings, settled: Sequence[Settlement] = ()) -> Closed:
         """Return the state after the round and what the barrier did.
 
         Args:
             crossings: The round's crossing records.
-            recorded: The barrier as it was recorded, where the round is folded from a journal: values that functions
-                merged are taken from it.
+            settled: The doubts that proof has cleared.
         """
         closed = Closed(self.before, looks=self.looks, event_versions=self.event_versions)
         if self.broken is not None:
             closed.conflict_key, closed.conflict = self.broken
-        self._merge(closed, recorded)
-        if recorded is not None and recorded.conflict is not None:
-            closed.conflict, closed.conflict_key = recorded.conflict, recorded.conflict_key
+        if self.recorded is not None and self.recorded.conflict is not None:
+            closed.conflict, closed.conflict_key = self.recorded.conflict, self.recorded.conflict_key
+        for key in sorted(self._writes, key=self.terms.places.__getitem__):
+            self._merge(closed, key, self._writes[key])
+        closed.merged = {key: value for key, value in self.shared.items() if callable(self.terms.shared[key].merge)}
         if closed.conflict is not None:
             closed.merges = []
             return closed  # nothing of the round is applied
@@ -240,49 +250,37 @@ class RoundInProgress:
         gone = frozenset(self._leaving)
         self._turn_back(gone)
         closed.refused, closed.undelivered = self._refused, self._undelivered
-        settled = recorded.settled if recorded is not None else []
         closed.after = self._after(closed, born, gone, crossings, {settlement.id for settlement in settled})
         return closed
 
-    def _merge(self, closed: Closed, recorded: Barrier | None) -> None:
-        for key in sorted(self._writes, key=self.terms.places.__getitem__):
-            writes = self._writes[key]
-            writers = list(dict.fromkeys(agent for agent, _ in writes))
-            rule = self.terms.shared[key].merge
-            if not self.terms.in_turn:
-                self._merge_at_once(closed, recorded, key, rule, writes, writers)
-            elif recorded is not None and key in recorded.merged:
-                self.shared[key] = recorded.merged[key]
-            if key in self.shared:
-                if callable(rule):
-                    closed.merged[key] = self.shared[key]
-                closed.merges.append((key, self.shared[key], self._version(key), writers))
-
-    def _merge_at_once(
-        self, closed: Closed, recorded: Barrier | None, key: str, rule: Any, writes: list[tuple[str, Value]], writers: list[str]
-    ) -> None:
-        before = self.value(key)
-        if rule == "error" and len(writers) > 1:
-            closed.conflicts.append((key, before, writes, writers))
-            closed.conflict = closed.conflict or f"{' and '.join(writers)} wrote {key} in one round, and its merge rule is error"
-            closed.conflict_key = closed.conflict_key or key
+    def _merge(self, closed: Closed, key: str, writes: list[tuple[str, Value]]) -> None:
+        writers = list(dict.fromkeys(agent for agent, _ in writes))
+        if not self.terms.in_turn and not self._merge_at_once(closed, key, writes, writers):
             return
-        if recorded is not None and callable(rule):
-            if key not in recorded.merged:
-                return  # the function raised; the record says why
-            merged = recorded.merged[key]
+        if key in self.shared:
+            closed.merges.append((key, self.shared[key], self._version(key), writers))
+
+    def _merge_at_once(self, closed: Closed, key: str, writes: list[tuple[str, Value]], writers: list[str]) -> bool:
+        """Fold all contributions of a round to one key; return whether it could be done."""
+        before, rule = self.value(key), self.terms.shared[key].merge
+        why = None
+        if rule == "error" and len(writers) > 1:
+            why = f"{' and '.join(writers)} wrote {key} in one round, and its merge rule is error"
         else:
             try:
-                merged = fold_contributions(rule, before, [value for _, value in writes])
+                merged = self._folded(key, rule, [value for _, value in writes])
             except MergeFailed as failed:
-                closed.conflicts.append((key, before, writes, writers))
-                closed.conflict, closed.conflict_key = closed.conflict or str(failed), closed.conflict_key or key
-                return
+                why = str(failed)
+        if why is not None or (closed.conflict is not None and closed.conflict_key == key):
+            closed.conflicts.append((key, before, writes, writers))
+            closed.conflict, closed.conflict_key = closed.conflict or why, closed.conflict_key or key
+            return False
         if rule in ("last", "first") and len(writers) > 1:
             kept = len(writes) - 1 if rule == "last" else 0
             closed.conflicts.append((key, merged, [write for at, write in enumerate(writes) if at != kept], writers))
         self.shared[key] = merged
         self.versions[key] = self._version(key) + len(writes)
+        return True
 
     def _bear(self) -> list[dict[str, Any]]:
         """Return the births that count, in the order of their parents and of the calls; refuse the others (R13)."""
@@ -331,8 +329,12 @@ class RoundInProgress:
             children = tuple(child["name"] for child in born)
             names, live = names + children, live + children
             groups = {**groups, **{child["name"]: child.get("group") for child in born}}
-            memories = _written(memories, {child["name"]: FrozenDict(child["state"]) for child in born if child.get("state")})
-            publics = _written(publics, {child["name"]: FrozenDict(child["public"]) for child in born if child.get("public")})
+            memories = _written(
+                memories, {child["name"]: FrozenDict(child["state"]) for child in born if child.get("state")}
+            )
+            publics = _written(
+                publics, {child["name"]: FrozenDict(child["public"]) for child in born if child.get("public")}
+            )
         counts = tally(
             before.counts,
             ticks=self._ended,
@@ -366,7 +368,9 @@ class RoundInProgress:
             counts=counts,
         )
 
-    def _doubts(self, crossings: Crossings, settled: set[str]) -> tuple[Mapping[str, Action], Mapping[str, tuple[Action, ...]]]:
+    def _doubts(
+        self, crossings: Crossings, settled: set[str]
+    ) -> tuple[Mapping[str, Action], Mapping[str, tuple[Action, ...]]]:
         doubts, stranded = dict(self.before.doubts), dict(self.before.stranded)
         for contribution in self._ended:
             actions = effects(crossings.get((contribution.agent, contribution.tick), ()))

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import attrs
-import trio
 
 from society import permit as permits
 from society.errors import ScenarioError, suggestion
@@ -22,15 +21,14 @@ from society.values import plain
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-THREADS = 1_000
-"""Worker threads at once, for a whole society, where its limits set no bound."""
-
 
 def is_async(function: Callable[..., Any]) -> bool:
     """Tell whether calling `function` gives something to await, as far as can be seen without calling it."""
     while hasattr(function, "func"):  # functools.partial
         function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(type(function), "__call__", None)
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -93,7 +91,6 @@ class AsyncHost:
         """`approver(request)`, plain or async; only `True` approves."""
         self.asker = asker
         """`asker(question)`, plain or async: a person who answers."""
-        self._threads = trio.CapacityLimiter(THREADS)
 
     def sensor(self, name: str, *, thread: bool = True) -> Callable[[Function], Function]:
         """Register a function without arguments that returns what it perceives."""
@@ -129,7 +126,12 @@ class AsyncHost:
         def register(function: Function) -> Function:
             self._free(name, self.tools, "tool")
             self.tools[name] = Tool(
-                name=name, function=function, idempotent=idempotent, reads_only=reads_only, timeout=timeout, thread=thread
+                name=name,
+                function=function,
+                idempotent=idempotent,
+                reads_only=reads_only,
+                timeout=timeout,
+                thread=thread,
             )
             return function
 
@@ -146,7 +148,9 @@ class AsyncHost:
                 if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
             ]
             if len(takes) not in (1, 2):
-                raise ScenarioError(f"sub-agent {name!r}: it takes (tick, payload) or (payload), not {len(takes)} arguments.")
+                raise ScenarioError(
+                    f"sub-agent {name!r}: it takes (tick, payload) or (payload), not {len(takes)} arguments."
+                )
             self.subagents[name] = SubAgent(name=name, function=function, with_tick=len(takes) == 2)
             return function
 
@@ -181,21 +185,26 @@ class AsyncHost:
         found = self.tools.get(tool)
         if found is None:
             raise ScenarioError(f"tool {tool!r} is not on this host.{suggestion(tool, self.tools)}")
-        return await self.called(found.function, granted.place, found.thread, **plain(arguments))
+        return await called(found.function, granted.place, found.thread, **plain(arguments))
 
     async def perceive(self, sensor: str, place: Place) -> Any:
         """Return what a sensor returns now."""
         found = self.sensors[sensor]
-        return await self.called(found.function, place, found.thread)
+        return await called(found.function, place, found.thread)
 
-    async def called(self, function: Callable[..., Any], place: Place, thread: bool, *args: Any, **named: Any) -> Any:
-        """Call a function the way it wants to be called, in a place that it holds until it has really ended."""
-        if thread and not is_async(function):
-            result = await place.run_in_thread(self._threads, function, *args, **named)
-        else:
-            place.began = True
-            result = function(*args, **named)
-        return await result if inspect.isawaitable(result) else result
+
+async def called(function: Callable[..., Any], place: Place, thread: bool, *args: Any, **named: Any) -> Any:
+    """Call a function the way it wants to be called, in a place that it holds until it has really ended."""
+    if thread and not is_async(function):
+        result = await place.run_in_thread(function, *args, **named)
+    else:
+        place.began = True
+        result = function(*args, **named)
+        place.interruptible = False
+    if inspect.isawaitable(result):
+        place.interruptible = True
+        result = await result
+    return result
 
 
 @attrs.frozen
@@ -235,5 +244,3 @@ def join(hosts: Sequence[Any], agent: str) -> Desk:
                     )
                 joined[name] = host if what == "sensor" else (host, found)  # type: ignore[index]
     return desk
-
-

@@ -33,6 +33,8 @@ class Start(Record, tag="start", frozen=True, kw_only=True):
     activation: str
     seed: int
     agents: list[str]
+    declared: dict[str, Any] = {}
+    """SHARED, activation, agents and rules as `declare.py` writes them: enough to fold the journal without the code."""
     meaning: dict[str, Any] = {}
     """What may not change on resume (J7), by key path."""
     code: dict[str, str] = {}

@@ -14,12 +14,16 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import outcome
 import trio
 
 from society.errors import SocietyError
+
+
+THREADS: Final = 1_000
+"""Worker threads at once at a boundary without a bound; one more waits within its own timeout."""
 
 
 class AllGivenUp(SocietyError):
@@ -38,6 +42,7 @@ class Slots:
         self.queued = 0
         """Calls that had to wait for a place."""
         self.max_in_flight = 0
+        self.threads = trio.CapacityLimiter(THREADS if bound is None else bound)
         self._waiting: OrderedDict[trio.lowlevel.Task, None] = OrderedDict()
 
     @property
@@ -54,7 +59,9 @@ class Slots:
         if self.in_flight < self.bound and not self._waiting:
             return self._take()
         if self.given_up >= self.bound:
-            raise AllGivenUp("all places are held by calls that were given up and have not ended; this call was never sent")
+            raise AllGivenUp(
+                "all places are held by calls that were given up and have not ended; this call was never sent"
+            )
         self.queued += 1
         task = trio.lowlevel.current_task()
         self._waiting[task] = None
@@ -81,7 +88,9 @@ class Slots:
     def _give_up(self) -> None:
         self.given_up += 1
         if self.given_up >= self.bound:
-            gone = AllGivenUp("all places are held by calls that were given up and have not ended; this call was never sent")
+            gone = AllGivenUp(
+                "all places are held by calls that were given up and have not ended; this call was never sent"
+            )
             while self._waiting:
                 task, _ = self._waiting.popitem(last=False)
                 trio.lowlevel.reschedule(task, outcome.Error(gone))
@@ -89,6 +98,7 @@ class Slots:
     def resize(self, bound: int | None) -> None:
         """Change the bound; those who wait get places that came free. Calls in flight are not touched."""
         self.bound = math.inf if bound is None else bound
+        self.threads.total_tokens = THREADS if bound is None else bound
         self.in_flight += 1
         self._put_back()
 
@@ -106,13 +116,15 @@ class Slots:
 class Place:
     """One place that is held. `release` gives it back, unless a thread that was given up still works in it."""
 
-    __slots__ = ("_in_thread", "_slots", "began", "on_late")
+    __slots__ = ("_in_thread", "_slots", "began", "interruptible", "on_late")
 
     def __init__(self, slots: Slots) -> None:
         self._slots: Slots | None = slots
         self._in_thread = False
         self.began = False
         """The function that was called has begun to run: from now on it may have had its effect."""
+        self.interruptible = True
+        """Whether a cancellation reaches the function. It does not reach plain ones, so what these return is proof."""
         self.on_late: Callable[[outcome.Outcome[Any]], None] | None = None
         """Called in the event loop with what comes back from a thread that was given up."""
 
@@ -121,8 +133,10 @@ class Place:
             slots, self._slots = self._slots, None
             slots._put_back()
 
-    async def run_in_thread(self, limiter: trio.CapacityLimiter, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    async def run_in_thread(self, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
         """Run a plain function in a worker thread. When cancelled, the thread is given up and keeps this place."""
+        assert self._slots is not None
+        self.interruptible = False
         token = trio.lowlevel.current_trio_token()
         lock = threading.Lock()
         given_up = False
@@ -145,7 +159,7 @@ class Place:
             return None
 
         try:
-            return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter)
+            return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._slots.threads)
         except trio.Cancelled:
             with lock:
                 given_up = True

@@ -136,7 +136,13 @@ def _tick(
     else:
         yield from (event for _, event in did)
     if contribution.ending == "failed":
-        yield {"round": round, "agent": agent, "kind": "failed", "error": contribution.error, "where": contribution.where}
+        yield {
+            "round": round,
+            "agent": agent,
+            "kind": "failed",
+            "error": contribution.error,
+            "where": contribution.where,
+        }
     elif contribution.ending == "late":
         yield {"round": round, "agent": agent, "kind": "late", "waiting_for": contribution.waiting_for}
 

@@ -37,7 +37,7 @@ from society.merge import check_fit, fold_contributions
 from society.messages import Message, Receipt
 from society.records import Contribution, Crossing, order
 from society.state import Action
-from society.values import UNKNOWN, FrozenDict, Unperceived, Value, freeze, freeze_items
+from society.values import FrozenDict, Unperceived, Value, freeze, freeze_items
 
 if TYPE_CHECKING:
     from society.snapshot import Member, Snapshot
@@ -49,7 +49,20 @@ _FRESH: Final = "0"
 class Entry:
     """One crossing of a tick, from being asked for to its end."""
 
-    __slots__ = ("at", "begun", "coroutine", "done", "holds", "line", "order", "person", "scope", "task", "tick", "what")
+    __slots__ = (
+        "at",
+        "begun",
+        "coroutine",
+        "done",
+        "holds",
+        "line",
+        "order",
+        "person",
+        "scope",
+        "task",
+        "tick",
+        "what",
+    )
 
     def __init__(self, tick: Tick, at: str, what: str, line: tuple[str, int]) -> None:
         self.tick = tick
@@ -313,9 +326,13 @@ class Tick:
         declared = snapshot.terms.shared.get(key)
         name = self._member.agent.name
         if declared is None:
-            raise SharedRefused(str(key), name, f"writes a key that is not declared.{suggestion(str(key), snapshot.terms.shared)}")
+            raise SharedRefused(
+                str(key), name, f"writes a key that is not declared.{suggestion(str(key), snapshot.terms.shared)}"
+            )
         if declared.writers is not None and not _named(declared.writers, self._member.agent):
-            raise SharedRefused(key, name, f"may not write it; its writers are {', '.join(declared.writers) or 'nobody'}.")
+            raise SharedRefused(
+                key, name, f"may not write it; its writers are {', '.join(declared.writers) or 'nobody'}."
+            )
         frozen = freeze(value, f"shared.{key}")
         check_fit(declared.merge, key, snapshot.going.value(key), frozen)
         if self._own is None:
@@ -436,8 +453,7 @@ class Tick:
         self._ordinal += 1
         self._at = f"{self._prefix}{self._ordinal}"
         frame = sys._getframe(2)
-        entry = Entry(self, self._at, what, (frame.f_code.co_filename, frame.f_lineno))
-        return entry
+        return Entry(self, self._at, what, (frame.f_code.co_filename, frame.f_lineno))
 
     def _crossing(self, entry: Entry, coroutine: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
         entry.coroutine = coroutine
@@ -513,6 +529,11 @@ class Tick:
         for entry in self.flying if self._parent is None else ():
             if entry.scope is not None:
                 entry.scope.cancel()
+
+    def ends_lane(self) -> None:
+        """Be dead from now on; the caller's tick goes on."""
+        _silent.pop(self._task, None)
+        self._task = None
 
     def is_over(self) -> bool:
         return self.root._task is None
@@ -614,7 +635,9 @@ class SharedView(Mapping[str, Value]):
             return value
         if tick._parent is not None or key not in self.folded:
             rule = declared.merge
-            self.folded[key] = fold_contributions("last" if rule == "first" and snapshot.terms.in_turn else rule, value, own)
+            self.folded[key] = fold_contributions(
+                "last" if rule == "first" and snapshot.terms.in_turn else rule, value, own
+            )
         return self.folded[key]
 
     def __contains__(self, key: object) -> bool:
@@ -695,6 +718,3 @@ class NeverAwaited(BehaviorError):
 def short(path: str) -> str:
     """Return a file's name without its folders, which differ from machine to machine."""
     return path.replace("\\", "/").rsplit("/", 1)[-1]
-
-
-__all__ = ["UNKNOWN", "Entry", "Memory", "SharedView", "Tick"]

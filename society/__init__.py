@@ -1,0 +1,130 @@
+"""society: agents that live in rounds, effects that are honest, and traces that are the same byte for byte.
+
+Each name here is a promise (`interface.md` is its source; README.md shows it in use). Names are loaded when they are first
+asked for, so that `society --help` need not wait for what it does not use.
+
+Floors, from below; imports point down:
+
+    values      values errors limits messages shared policy agent records
+    rules       merge state barrier tally story draw judge loop … (no clock, no file, no trio)
+    boundaries  host gate slots tick rounds societies stores models … (one outside thing each)
+    faces       view cli
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from society.act import ActResult as ActResult
+    from society.act import act as act
+    from society.act import acting as acting
+    from society.agent import Agent as Agent
+    from society.anthropic_model import AnthropicModel as AnthropicModel
+    from society.budget import Budget as Budget
+    from society.compare import Comparison as Comparison
+    from society.compare import compare as compare
+    from society.errors import ActionDenied as ActionDenied
+    from society.errors import ActionError as ActionError
+    from society.errors import ActionInDoubt as ActionInDoubt
+    from society.errors import AsyncToolRefused as AsyncToolRefused
+    from society.errors import JournalDamaged as JournalDamaged
+    from society.errors import PermitError as PermitError
+    from society.errors import ReplayDivergence as ReplayDivergence
+    from society.errors import ResumeRefused as ResumeRefused
+    from society.errors import RunLocked as RunLocked
+    from society.errors import ScenarioError as ScenarioError
+    from society.errors import SharedConflict as SharedConflict
+    from society.errors import SharedRefused as SharedRefused
+    from society.errors import SocietyError as SocietyError
+    from society.errors import ToolFailed as ToolFailed
+    from society.errors import UnknownRecipient as UnknownRecipient
+    from society.errors import ValueRefused as ValueRefused
+    from society.file_store import FileStore as FileStore
+    from society.host import AsyncHost as AsyncHost
+    from society.limits import Limits as Limits
+    from society.load import load_scenario as load_scenario
+    from society.memory_store import MemoryStore as MemoryStore
+    from society.messages import Message as Message
+    from society.messages import Receipt as Receipt
+    from society.models import ScriptedModel as ScriptedModel
+    from society.permit import current_action as current_action
+    from society.policy import Policy as Policy
+    from society.policy import allow as allow
+    from society.policy import approve as approve
+    from society.policy import deny as deny
+    from society.policy import never as never
+    from society.scenario import Scenario as Scenario
+    from society.shared import Shared as Shared
+    from society.societies import AsyncRuntime as AsyncRuntime
+    from society.societies import AsyncSociety as AsyncSociety
+    from society.societies import RunResult as RunResult
+    from society.societies import Society as Society
+    from society.sqlite_store import SqliteStore as SqliteStore
+    from society.trace import Trace as Trace
+    from society.values import NO_ANSWER as NO_ANSWER
+    from society.values import NOT_EXECUTED as NOT_EXECUTED
+    from society.values import UNKNOWN as UNKNOWN
+    from society.values import WAIT as WAIT
+    from society.values import plain as plain
+    from society.values import unstructure as unstructure
+
+_PLACES = {
+    "act": ("ActResult", "act", "acting"),
+    "agent": ("Agent",),
+    "anthropic_model": ("AnthropicModel",),
+    "budget": ("Budget",),
+    "compare": ("Comparison", "compare"),
+    "errors": (
+        "ActionDenied",
+        "ActionError",
+        "ActionInDoubt",
+        "AsyncToolRefused",
+        "JournalDamaged",
+        "PermitError",
+        "ReplayDivergence",
+        "ResumeRefused",
+        "RunLocked",
+        "ScenarioError",
+        "SharedConflict",
+        "SharedRefused",
+        "SocietyError",
+        "ToolFailed",
+        "UnknownRecipient",
+        "ValueRefused",
+    ),
+    "file_store": ("FileStore",),
+    "host": ("AsyncHost",),
+    "limits": ("Limits",),
+    "load": ("load_scenario",),
+    "memory_store": ("MemoryStore",),
+    "messages": ("Message", "Receipt"),
+    "models": ("ScriptedModel",),
+    "permit": ("current_action",),
+    "policy": ("Policy", "allow", "approve", "deny", "never"),
+    "scenario": ("Scenario",),
+    "shared": ("Shared",),
+    "societies": ("AsyncRuntime", "AsyncSociety", "RunResult", "Society"),
+    "sqlite_store": ("SqliteStore",),
+    "trace": ("Trace",),
+    "values": ("NOT_EXECUTED", "NO_ANSWER", "UNKNOWN", "WAIT", "plain", "unstructure"),
+}
+_MODULES = ("sync", "testing")
+_NAMES = {name: module for module, names in _PLACES.items() for name in names}
+
+__all__ = sorted([*_NAMES, *_MODULES])
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        value = getattr(importlib.import_module(f"society.{_NAMES[name]}"), name)
+        globals()[name] = value  # asked for once
+        return value
+    if name in _MODULES:
+        return importlib.import_module(f"society.{name}")
+    raise AttributeError(f"module 'society' has no name {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

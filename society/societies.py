@@ -1,0 +1,789 @@
+"""Societies: agents, hosts and SHARED, brought from round to round until an outcome holds.
+
+`AsyncSociety` ticks all agents at once on one snapshot; `Society` ticks them one after another. Both are awaited, and both
+are one implementation: what differs is who is activated when, and when a contribution counts.
+
+Knows: the order of steps of a run, and which outcome it ends with.
+Does not know: how ticks run (rounds.py), how they are merged (barrier.py), or how a journal is kept (store.py).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+import trio
+
+from society import story
+from society.agent import Agent, qualified
+from society.barrier import Closed, RoundInProgress, effects
+from society.declare import declaration
+from society.draw import drawn, joining, shuffled
+from society.errors import ScenarioError, SocietyError, ValueRefused, suggestion
+from society.gate import Gate
+from society.host import join
+from society.judge import Judge
+from society.limits import Limits
+from society.policy import Policy
+from society.records import Barrier, Contribution, End, Late, Opening, Settlement, Start
+from society.rounds import RoundUnderWay
+from society.shared import Shared
+from society.snapshot import Member, Snapshot
+from society.state import State, Terms, first_state
+from society.telling import Telling
+from society.trace import Trace
+from society.values import EMPTY, FrozenDict, Value, freeze
+from society.views import Agents, Counts, SharedValues, View
+
+ACTIVATIONS: Final = ("synchronized", "sequential", "shuffled", "random", "partial")
+SYNCHRONIZED: Final = ("synchronized", "partial")
+IN_TURN: Final = ("sequential", "shuffled", "random")
+ON_ERROR: Final = ("stop", "continue", "retire")
+LASTING: Final = ("satisfied", "quiet", "conflict")
+"""Outcomes that do not go on with a larger `max_ticks` (R14)."""
+
+Measure = Callable[[View], Any]
+
+
+@attrs.frozen(kw_only=True)
+class RunResult:
+    """How a run ended."""
+
+    outcome: str
+    """`conflict`, `failed`, `budget`, `satisfied`, `quiet`, `finished`, `waiting`, `cancelled` or `interrupted`."""
+    reason: str
+    rounds: int
+    shared: Mapping[str, Value]
+    metrics: Counts
+    measures: Mapping[str, Any]
+    """By name, a list with a value per round, round 0 included."""
+    trace: Trace | None
+    """None where `keep_trace` is off."""
+    usage: Mapping[str, int]
+    """Tokens, by kind."""
+    cost_usd: float | None
+    in_doubt: tuple[Any, ...]
+    """Actions that may or may not have happened."""
+
+
+class AsyncSociety:
+    """A society whose agents tick all at once, in synchronized rounds (R).
+
+    `activation="partial"` with a `rate` is synchronized too: in each round every agent joins with that probability.
+
+    Args:
+        agents: In declared order.
+        hosts: One host for all, or by agent's name a host or a list of hosts.
+        shared: By key, a `Shared` or a plain value.
+        limits: Bounds for the whole society.
+        policy: Rules for everyone; an agent's own add up with it.
+        parameters: What ticks see as `tick.parameters`.
+        topology: By agent's name, the names of its neighbors, in the order in which `tick.neighbors` gives them.
+        measures: By name, a function of a view that returns a number, or a dict of numbers by agent.
+        seed: Of all random numbers.
+        store: Where the journal lives; without one the run lives in this process alone.
+        run_id: Names the run in idempotency keys; a fresh one where None.
+        on_error: After a failed tick `"stop"`, `"continue"`, or `"retire"` the agent.
+        until: A function of a view; the run is `satisfied` after the first barrier where it holds.
+        quiet: End the run as `quiet` once nothing is in flight and a round wrote nothing.
+        approver, asker: Instead of the hosts' own.
+        behaviors: Functions that `spawn` may use in a run with a durable store.
+        events: What the world does: `{"round": 3, "share": {…}}` or `{"round": 3, "send": {"to", "kind", "body"}}`.
+        name: Of the scenario, for the trace.
+        keep_trace: Without a trace a run costs less; results then have `trace=None`.
+
+    Raises:
+        ScenarioError: Something is declared wrongly.
+    """
+
+    activations: tuple[str, ...] = SYNCHRONIZED
+
+    def __init__(
+        self,
+        agents: Iterable[Agent],
+        *,
+        hosts: Any = None,
+        shared: Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
+        model: Any = None,
+        policy: Policy | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        topology: Mapping[str, Sequence[str]] | None = None,
+        measures: Mapping[str, Measure] | None = None,
+        seed: int = 0,
+        store: Any = None,
+        run_id: str | None = None,
+        on_error: str = "stop",
+        until: Callable[[Any], Any] | None = None,
+        quiet: bool = False,
+        budget: Any = None,
+        approver: Any = None,
+        asker: Any = None,
+        behaviors: Iterable[Callable[..., Any]] = (),
+        events: Iterable[Mapping[str, Any]] = (),
+        name: str = "society",
+        activation: str | None = None,
+        rate: float | None = None,
+        keep_trace: bool = True,
+        meaning: Mapping[str, Any] | None = None,
+        code: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.activation = activation if activation is not None else self.activations[0]
+        self._check_activation(rate)
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise ScenarioError(f"seed: {seed!r} is not a whole number.")
+        if on_error not in ON_ERROR:
+            raise ScenarioError(
+                f"on_error: {on_error!r} is not one of {', '.join(ON_ERROR)}.{suggestion(str(on_error), ON_ERROR)}"
+            )
+        self.seed = seed
+        self.rate = rate
+        self.limits = limits if limits is not None else Limits()
+        self.on_error = on_error
+        self.approver = approver
+        self.asker = asker
+        self._policy = policy if policy is not None else Policy()
+        self._declared_agents = tuple(agents)
+        self._shared = declared_shared(shared or {})
+        self._parameters = frozen_parameters(parameters)
+        self._until = until
+        self._quiet = quiet
+        self._measures = dict(measures or {})
+        self._hosts = hosts
+        self._desks: dict[Any, Any] = {}
+        self._behaviors = {qualified(function): function for function in behaviors}
+        self.state: State = first_state(self._declared_agents, self._shared)
+        self._check_references()
+        self.terms = Terms(
+            shared=self._shared,
+            in_turn=self.activation in IN_TURN,
+            inbox_capacity=self.limits.inbox_capacity,
+            retire_failed=on_error == "retire",
+        )
+        self._topology = topology
+        self._events = dated_events(events, self._shared, self.state)
+        self._agents: dict[str, Agent] = {agent.name: agent for agent in self._declared_agents}
+        self._members: dict[str, Member] = {}
+        for agent in self._declared_agents:
+            self._member(agent.name)
+        self.store = store
+        self.run_id = run_id if run_id is not None else uuid.uuid4().hex
+        self._meaning, self._code = dict(meaning or {}), dict(code or {})
+        self._telling = Telling(keep=keep_trace)
+        self._gate: Gate | None = None
+        self._stats: Mapping[str, Any] = Gate(
+            limits=self.limits, run_id="", journal=None, approver=None, asker=None, crash=_nothing, parked=_nothing
+        ).stats()
+        self._started = False
+        self._running = False
+        self._end: End | None = None
+        self._last: tuple[Barrier, Closed] | None = None
+        self._left_open: list[Any] = []
+        self._measured: dict[str, list[Any]] = {}
+        self._scope: trio.CancelScope | None = None
+        self._stop: End | None = None
+        self._broken: BaseException | None = None
+        self._under_way: RoundUnderWay | None = None
+
+    # ── what users do with it ───────────────────────────────────────────────────────────────────────────────────────
+
+    async def run(self, max_ticks: int) -> RunResult:
+        """Bring the society on to round `max_ticks` of its life, or to another outcome before.
+
+        Raises:
+            SocietyError: The journal could not be kept, or the run is under way already.
+            trio.Cancelled: The surrounding scope was cancelled; the run can be resumed.
+        """
+        if isinstance(max_ticks, bool) or not isinstance(max_ticks, int) or max_ticks < 0:
+            raise ScenarioError(f"max_ticks: {max_ticks!r} is not a number of rounds, 0 or more.")
+        if self._running:
+            raise SocietyError(
+                f"{self.name}: this society is running already; await the first run, or build another one."
+            )
+        self._running = True
+        try:
+            return await self._run(max_ticks)
+        finally:
+            self._running = False
+
+    async def tick(self) -> RunResult:
+        """Bring the society on by one round."""
+        return await self.run(self.state.round + 1)
+
+    def cancel(self) -> None:
+        """End the run as `cancelled`: no further crossing starts, calls in flight are cancelled. It can be resumed."""
+        self._halt(End(outcome="cancelled", reason="cancelled"))
+
+    def interrupt(self, reason: str = "interrupted") -> None:
+        """End the run as `interrupted`, as a signal does."""
+        self._halt(End(outcome="interrupted", reason=reason))
+
+    @property
+    def round(self) -> int:
+        """Rounds that were completed."""
+        return self.state.round
+
+    @property
+    def shared(self) -> Mapping[str, Value]:
+        return SharedValues(self._shared, self.state.shared)
+
+    @property
+    def versions(self) -> Mapping[str, int]:
+        """By SHARED key, the number of contributions so far, kept or lost."""
+        return SharedValues(self._shared, self.state.versions)
+
+    @property
+    def agents(self) -> Agents:
+        return Agents(self._agents, self.state)
+
+    @property
+    def parameters(self) -> Mapping[str, Value]:
+        return self._parameters
+
+    @property
+    def metrics(self) -> Counts:
+        return Counts(self.state.counts)
+
+    @property
+    def measures(self) -> Mapping[str, Any]:
+        return {name: list(values) for name, values in self._measured.items()}
+
+    @property
+    def stats(self) -> Counts:
+        """By boundary, how calls queued: depends on time, and is never traced."""
+        numbers = self._gate.stats() if self._gate is not None else self._stats
+        return Counts({boundary: Counts(found) for boundary, found in numbers.items()})
+
+    @property
+    def progress(self) -> tuple[int, int, int]:
+        """(round that is under way, ticks done in it, ticks in all)."""
+        way = self._under_way
+        if way is None:
+            return self.state.round, 0, 0
+        return way.snapshot.round, way.done, way.done + len(way.active)
+
+    @property
+    def trace(self) -> Trace:
+        """The trace so far; with its last line once the run has ended.
+
+        Raises:
+            SocietyError: `keep_trace` is off.
+        """
+        if not self._telling.keep:
+            raise SocietyError(f"{self.name}: no trace is kept (keep_trace=False).")
+        self._tell_start()
+        return Trace(self._telling.told(self._end, self.state.round))
+
+    def render_traces(self, **options: Any) -> str:
+        """Return the trace as text to read; options are those of `Trace.render`."""
+        return self.trace.render(**options)
+
+    # ── what is declared ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _check_activation(self, rate: float | None) -> None:
+        if self.activation not in ACTIVATIONS:
+            raise ScenarioError(
+                f"activation: {self.activation!r} is not one of {', '.join(ACTIVATIONS)}."
+                + suggestion(str(self.activation), ACTIVATIONS)
+            )
+        if self.activation not in self.activations:
+            other = "Society" if self.activation in IN_TURN else "AsyncSociety"
+            raise ScenarioError(
+                f"activation: {self.activation!r} is an activation of {other}, not of {type(self).__name__}."
+            )
+        if (self.activation == "partial") != (rate is not None):
+            raise ScenarioError("activation: 'partial' goes with a rate, and a rate with 'partial'.")
+        if rate is not None and (isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate <= 1):
+            raise ScenarioError(f"rate: {rate!r} is not a probability from 0 to 1.")
+
+    def _check_references(self) -> None:
+        names = self.state.groups
+        groups = {group for group in names.values() if group is not None}
+        for key, declared in self._shared.items():
+            for what, listed in (("writers", declared.writers), ("readers", declared.readers)):
+                for name in listed or ():
+                    if name not in names and name not in groups and name != "world":
+                        raise ScenarioError(
+                            f"shared.{key}.{what}: no agent is called {name!r}.{suggestion(name, names)}"
+                        )
+        if isinstance(self._hosts, Mapping):
+            for name in self._hosts:
+                if name not in names and name not in groups:
+                    raise ScenarioError(f"hosts: no agent is called {name!r}.{suggestion(str(name), names)}")
+
+    def _member(self, name: str) -> Member:
+        """Return an agent with its hosts joined and its sensors found."""
+        if name in self._members:
+            return self._members[name]
+        agent = self._agents[name]
+        hosts = self._hosts
+        if isinstance(hosts, Mapping):
+            hosts = hosts.get(name, hosts.get(agent.group, ()) if agent.group is not None else ())
+        hosts = tuple(hosts) if isinstance(hosts, (list, tuple)) else (() if hosts is None else (hosts,))
+        key = tuple(map(id, hosts))
+        desk = self._desks.get(key)
+        if desk is None:
+            desk = self._desks[key] = join(hosts, name)
+        for sensor in agent.observe:
+            if sensor not in desk.sensors:
+                raise ScenarioError(
+                    f"agent {name!r} observes {sensor!r}, which none of its hosts has.{suggestion(sensor, desk.sensors)}"
+                )
+        policy = self._policy + agent.policy
+        judge = Judge(policy) if policy.rules or policy.default != "allow" else None
+        member = self._members[name] = Member(agent, desk, judge)
+        return member
+
+    def _check_birth(self, agent: Agent) -> None:
+        """Refuse a birth whose behavior another process could not find (R13)."""
+        if self.store is None or getattr(self.store, "forgets", False):
+            return
+        if self._found(qualified(agent.behavior)) is not agent.behavior:
+            raise ScenarioError(
+                f"spawn: a resumed run could not find the behavior of {agent.name!r} ({qualified(agent.behavior)}) again. "
+                "Name it in `behaviors=`, or give a function that stands at the top of its module."
+            )
+
+    def _found(self, name: str) -> Any:
+        """Return the behavior of that qualified name: among the declared ones, in `behaviors=`, or by import."""
+        if name in self._behaviors:
+            return self._behaviors[name]
+        for agent in self._declared_agents:
+            if qualified(agent.behavior) == name:
+                return agent.behavior
+        return imported(name)
+
+    # ── one run ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _run(self, max_ticks: int) -> RunResult:
+        if self.store is None:
+            return await self._run_with(None, max_ticks)
+        from society.survival import journaled
+
+        async with journaled(self) as journal:
+            return await self._run_with(journal, max_ticks)
+
+    async def _run_with(self, journal: Any, max_ticks: int) -> RunResult:
+        if self._end is not None and self._end.outcome in LASTING:
+            return self._result(self._end)
+        if (
+            self._end is not None
+            and self._end.outcome == "finished"
+            and (max_ticks <= self.round or not self.state.live)
+        ):
+            return self._result(self._end)
+        resumed_end, self._end = self._end, None
+        self._stop = self._broken = None
+        gate = self._gate = Gate(
+            limits=self.limits,
+            run_id=self.run_id,
+            journal=journal,
+            approver=self.approver,
+            asker=self.asker,
+            crash=self._crashed,
+            parked=self._parked,
+        )
+        gate.late += [record for record in self._left_open if isinstance(record, Late)]
+        end = None
+        try:
+            with trio.CancelScope() as self._scope:
+                end = await self._rounds(gate, max_ticks, resumed_end)
+        except BaseExceptionGroup as group:
+            raise self._plain_error(group) from None
+        finally:
+            self._scope, self._under_way = None, None
+            gate.closed = True
+            self._left_open = gate.open
+        if self._broken is not None:
+            raise self._broken
+        end = end or self._stop or End(outcome="cancelled", reason="cancelled")
+        if self._stop is not None and self._stop.outcome != "waiting" and end.outcome == "finished":
+            end = end  # it was done before the cancellation reached it
+        await self._close_run(gate, end)
+        return self._result(end)
+
+    async def _close_run(self, gate: Gate, end: End) -> None:
+        self._end = end
+        if gate.journal is not None:
+            gate.journal.put(end)
+            await gate.durable()
+
+    def _plain_error(self, group: BaseExceptionGroup[BaseException]) -> BaseException:
+        """Return what a caller should see of a group: the error that broke the run, not the tasks it climbed through."""
+        if self._broken is not None:
+            return self._broken
+        from society.errors import leaves
+
+        found = leaves(group)
+        interrupts = [leaf for leaf in found if isinstance(leaf, KeyboardInterrupt)]
+        others = [leaf for leaf in found if not isinstance(leaf, trio.Cancelled)]
+        return interrupts[0] if interrupts else others[0] if len(others) == 1 else group
+
+    def _halt(self, end: End) -> None:
+        if self._scope is not None:
+            self._stop = self._stop or end
+            self._scope.cancel()
+
+    def _crashed(self, error: BaseException) -> None:
+        self._broken = self._broken or error
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def _parked(self) -> None:
+        """End the run as `waiting` once all who are not done with their tick wait for a person (R14)."""
+        way = self._under_way
+        if way is None or not way.active or not any(entry.person for tick in way.active for entry in tick.flying):
+            return
+        if all(waits_for_person(tick) for tick in way.active):
+            self._halt(End(outcome="waiting", reason="everyone who is not done waits for a person's answer"))
+
+    async def _rounds(self, gate: Gate, max_ticks: int, resumed: End | None) -> End:
+        if not self._started:
+            self._begin(gate)
+        elif resumed is None and self._last is not None and (end := self._over(max_ticks)) is not None:
+            return end
+        while True:
+            if self.state.round >= max_ticks:
+                return End(outcome="finished", reason=f"{self.state.round} rounds were reached")
+            if not self.state.live:
+                return End(outcome="finished", reason="everybody has left")
+            await self._round(gate)
+            await trio.lowlevel.checkpoint_if_cancelled()
+            if (end := self._over(max_ticks)) is not None:
+                return end
+
+    def _begin(self, gate: Gate) -> None:
+        self._started = True
+        self._tell_start()
+        record = Opening(measures=self._measure(self.state))
+        gate.put(record)
+        gate.open.clear()
+        self._telling.add(story.opening(record))
+
+    def start_record(self) -> Start:
+        """Return the first record of this run's journal."""
+        return Start(
+            run_id=self.run_id,
+            scenario=self.name,
+            activation=self.activation,
+            seed=self.seed,
+            agents=[agent.name for agent in self._declared_agents],
+            declared=declaration(self._declared_agents, self._shared, self.terms, self.on_error),
+            meaning=self._meaning,
+            code=self._code,
+        )
+
+    def _tell_start(self) -> None:
+        if not self._telling.begun:
+            self._telling.begin(self.start_record())
+
+    # ── one round ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _round(self, gate: Gate) -> None:
+        before = self.state
+        round = before.round + 1
+        going = RoundInProgress(before, self.terms)
+        events = [event for event in self._events.get(round, ()) if "send" not in event or True]
+        going.begin(events)
+        snapshot = Snapshot(
+            round,
+            before,
+            going,
+            self.terms,
+            self._parameters,
+            self.seed,
+            gate,
+            self._check_birth,
+            neighbors=self._topology,
+        )
+        script = scripted(self._left_open, round)
+        gate.open = [*self._left_open]
+        self._left_open = []
+        way = self._under_way = RoundUnderWay(
+            snapshot, self.limits.round_timeout, script, lambda: self._broken is not None or self._stop is not None
+        )
+        way.ended = self._parked
+        members = [self._member(name) for name in self._order(before, round)]
+        if going.broken is not None:
+            contributions: list[Contribution] = []
+        elif self.terms.in_turn:
+            contributions = await way.in_turn(members)
+        else:
+            contributions = await way.at_once(members)
+            for contribution in contributions:
+                going.add(contribution)
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._close(gate, going, way, events, contributions)
+        if gate.journal is not None:
+            # Shielded: the record is whole or not at all, and whoever cancels now finds the round done.
+            with trio.CancelScope(shield=True):
+                await gate.durable()
+
+    def _order(self, state: State, round: int) -> Sequence[str]:
+        """Return the names of those who tick in a round, in order of activation."""
+        match self.activation:
+            case "shuffled":
+                return shuffled(state.live, self.seed, round)
+            case "random":
+                return drawn(state.live, self.seed, round)
+            case "partial":
+                assert self.rate is not None
+                return joining(state.live, self.seed, round, self.rate)
+        return state.live
+
+    def _close(
+        self,
+        gate: Gate,
+        going: RoundInProgress,
+        way: RoundUnderWay,
+        events: list[Any],
+        contributions: list[Contribution],
+    ) -> None:
+        """The barrier: contributions become the next state, one record, and the lines of the trace."""
+        settled = settlements(going.before, way, gate.late)
+        closed = going.close(way.crossings, settled)
+        after = closed.after
+        if closed.conflict is None:
+            self._adopt_births(contributions, way.snapshot, after)
+        barrier = Barrier(
+            round=going.round,
+            events=events,
+            ticks=contributions,
+            merged=closed.merged,
+            conflict=closed.conflict,
+            conflict_key=closed.conflict_key,
+            settled=settled,
+            in_doubt=list(after.doubts),
+            measures=self._measure(after) if closed.conflict is None else [],
+        )
+        gate.put(barrier)
+        self._telling.add(story.tell(going.before, barrier, way.crossings, closed))
+        self.state = after
+        self._last = barrier, closed
+        gate.open.clear()
+        gate.late = []
+
+    def _adopt_births(self, contributions: list[Contribution], snapshot: Snapshot, after: State) -> None:
+        if len(after.names) == len(snapshot.before.names):
+            return
+        for contribution in contributions:
+            for did in contribution.did if contribution.ending == "well" else ():
+                if did[0] == "spawn" and did[2]["name"] not in self._agents:
+                    name = did[2]["name"]
+                    self._agents[name] = snapshot.births[contribution.agent, name]
+                    self._member(name)
+
+    def view(self, state: State | None = None) -> View:
+        """Return what measures and `until` look at."""
+        state = self.state if state is None else state
+        return View(
+            state.round, SharedValues(self._shared, state.shared), Agents(self._agents, state), self._parameters
+        )
+
+    def _measure(self, state: State) -> list[tuple[str, str | None, Value]]:
+        if not self._measures:
+            return []
+        view = self.view(state)
+        found: list[tuple[str, str | None, Value]] = []
+        for name, measure in self._measures.items():
+            value = freeze(measure(view), f"measures.{name}")
+            if isinstance(value, dict):
+                found += [(name, agent, number) for agent, number in value.items()]
+            else:
+                found.append((name, None, value))
+            self._measured.setdefault(name, []).append(value)
+        return found
+
+    def _over(self, max_ticks: int) -> End | None:
+        """Return the outcome that holds at the last barrier, if one does (R14)."""
+        assert self._last is not None
+        barrier, closed = self._last
+        if closed.conflict is not None:
+            return End(outcome="conflict", reason=f"shared.{closed.conflict_key}: {closed.conflict}")
+        failed = [contribution for contribution in barrier.ticks if contribution.ending == "failed"]
+        if failed and self.on_error == "stop":
+            first = failed[0]
+            where = f" ({first.where})" if first.where else ""
+            more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
+            return End(outcome="failed", reason=f"{first.agent} in round {barrier.round}: {first.error}{where}{more}")
+        if self._until is not None and self._until(self.view()) is True:
+            return End(outcome="satisfied", reason=f"until holds after round {barrier.round}")
+        if self._quiet and self._is_quiet(barrier, closed):
+            return End(
+                outcome="quiet", reason=f"nothing was written in round {barrier.round}, and nothing is in flight"
+            )
+        if not self.state.live:
+            return End(outcome="finished", reason="everybody has left")
+        if self.state.round >= max_ticks:
+            return End(outcome="finished", reason=f"{self.state.round} rounds were reached")
+        return None
+
+    def _is_quiet(self, barrier: Barrier, closed: Closed) -> bool:
+        """Nothing in flight (messages, events to come) and nothing written: SHARED, memories, public state, births."""
+        if self.state.inboxes or any(round > self.state.round for round in self._events):
+            return False
+        if closed.merges or barrier.events or len(self.state.names) > len(closed.looks) + len(self.state.retired):
+            pass
+        wrote = any(
+            contribution.state or contribution.gone or contribution.public or contribution.public_gone
+            for contribution in barrier.ticks
+        )
+        spoke = any(did[0] != "note" for contribution in barrier.ticks for did in contribution.did)
+        return not (wrote or spoke or barrier.events)
+
+    def _result(self, end: End) -> RunResult:
+        return RunResult(
+            outcome=end.outcome,
+            reason=end.reason,
+            rounds=self.state.round,
+            shared=self.shared,
+            metrics=self.metrics,
+            measures=self.measures,
+            trace=self.trace if self._telling.keep else None,
+            usage=EMPTY,
+            cost_usd=None,
+            in_doubt=tuple(self.state.doubts.values()),
+        )
+
+
+class Society(AsyncSociety):
+    """A society whose agents tick one after another; each contribution counts before the next agent looks (Q).
+
+    `activation`: `sequential` in declared order; `shuffled`, each round in an order of its own, keyed by seed, round and
+    name, so that a newcomer moves nobody else; `random`, as many single ticks as there are agents, drawn with replacement.
+    It is awaited like `AsyncSociety`: the name tells the semantics, not the event loop.
+    """
+
+    activations = IN_TURN
+
+
+class AsyncRuntime:
+    """One agent on one host: `await run(max_ticks)`, `cancel()`, `trace.render()`."""
+
+    def __init__(self, agent: Agent, host: Any = None, model: Any = None, **options: Any) -> None:
+        self._society = AsyncSociety([agent], hosts=host, model=model, **{"name": agent.name, **options})
+
+    async def run(self, max_ticks: int) -> RunResult:
+        return await self._society.run(max_ticks)
+
+    def cancel(self) -> None:
+        self._society.cancel()
+
+    @property
+    def trace(self) -> Trace:
+        return self._society.trace
+
+    @property
+    def society(self) -> AsyncSociety:
+        return self._society
+
+
+# ── declarations ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def declared_shared(shared: Mapping[str, Any]) -> dict[str, Shared]:
+    """Return SHARED as declared, plain values as `Shared(value)`."""
+    declared: dict[str, Shared] = {}
+    for key, value in shared.items():
+        if not isinstance(key, str) or not key:
+            raise ScenarioError(f"shared: a key is a text, not {key!r}.")
+        try:
+            name = freeze(key)
+            declared[name] = value if isinstance(value, Shared) else Shared(freeze(value, f"shared.{key}"))
+        except ValueRefused as refused:
+            raise ScenarioError(str(refused)) from refused
+    return declared
+
+
+def frozen_parameters(parameters: Mapping[str, Any] | None) -> FrozenDict:
+    try:
+        return freeze(dict(parameters or {}), "parameters")  # type: ignore[no-any-return]
+    except ValueRefused as refused:
+        raise ScenarioError(str(refused)) from refused
+
+
+def dated_events(
+    events: Iterable[Mapping[str, Any]], shared: Mapping[str, Shared], state: State
+) -> dict[int, list[Any]]:
+    """Return the scenario's events by round, checked and frozen."""
+    dated: dict[int, list[Any]] = {}
+    for place, event in enumerate(events):
+        at = f"events[{place}]"
+        round = event.get("round")
+        if isinstance(round, bool) or not isinstance(round, int) or round < 1:
+            raise ScenarioError(f"{at}.round: {round!r} is not a round, 1 or more.")
+        happening: dict[str, Any] = {key: value for key, value in event.items() if key != "round"}
+        if not happening or set(happening) - {"share", "send"}:
+            raise ScenarioError(f"{at}: an event has a round, and share = {{…}} or send = {{to, kind, body}}.")
+        for key in happening.get("share", ()):
+            if key not in shared:
+                raise ScenarioError(f"{at}.share.{key}: the key is not declared.{suggestion(str(key), shared)}")
+        if "send" in happening:
+            send = happening["send"]
+            to = send.get("to")
+            if to is not None and to not in state.groups:
+                raise ScenarioError(f"{at}.send.to: no agent is called {to!r}.{suggestion(str(to), state.groups)}")
+            if not isinstance(send.get("kind"), str):
+                raise ScenarioError(f"{at}.send.kind: {send.get('kind')!r} is not a text.")
+            happening["send"] = {"to": to, "kind": send["kind"], "body": send.get("body", {})}
+        try:
+            dated.setdefault(round, []).append(freeze(happening, at))
+        except ValueRefused as refused:
+            raise ScenarioError(str(refused)) from refused
+    return dated
+
+
+def imported(name: str) -> Any:
+    """Return the function of a qualified name `module:qualname`, or None."""
+    import importlib
+
+    module_name, _, qualname = name.partition(":")
+    if "<" in qualname:
+        return None
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ImportError:
+        return None
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+# ── rounds ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def scripted(records: Sequence[Any], round: int) -> dict[tuple[str, int], dict[str, list[Any]]]:
+    """Return the crossing records of an open round, by tick, then by ordinal."""
+    script: dict[tuple[str, int], dict[str, list[Any]]] = {}
+    for record in records:
+        if getattr(record, "at", None) is not None and record.round == round:
+            script.setdefault((record.agent, record.tick), {}).setdefault(record.at, []).append(record)
+    return script
+
+
+def settlements(before: State, way: RoundUnderWay, proofs: Sequence[Late]) -> list[Settlement]:
+    """Return the doubts that proof clears at this barrier, in canonical order (B4, J4)."""
+    if not proofs:
+        return []
+    doubts = dict(before.doubts)
+    for records in way.crossings.values():
+        doubts.update({action.id: action for action in effects(records) if action.ending == "in_doubt"})
+    by_id = {proof.id: proof for proof in proofs}
+    return [
+        Settlement(action.id, action.agent, "it came back late", by_id[action.id].ending, by_id[action.id].value)
+        for action in doubts.values()
+        if action.id in by_id
+    ]
+
+
+def waits_for_person(tick: Any) -> bool:
+    """Tell whether everything that a tick has in flight waits for a person."""
+    inner = [entry for entry in tick.flying if not any(other.at.startswith(f"{entry.at}.") for other in tick.flying)]
+    return bool(inner) and all(entry.person for entry in inner)
+
+
+def _nothing(*_: object) -> None:
+    return None

@@ -15,7 +15,9 @@ from society.lines import Part, bounded, cut, shown
 ALWAYS: Final = ("messages_sent", "shared_conflicts", "timeouts", "in_doubt")
 """Counts that are shown even when they are zero."""
 
-_BAD: Final = frozenset({"timeouts", "in_doubt", "failed_ticks", "messages_refused", "messages_undelivered", "shared_conflicts"})
+_BAD: Final = frozenset(
+    {"timeouts", "in_doubt", "failed_ticks", "messages_refused", "messages_undelivered", "shared_conflicts"}
+)
 
 
 def tables(

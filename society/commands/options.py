@@ -1,0 +1,84 @@
+"""Options that several commands have, and how what was typed becomes values.
+
+Knows: how seeds, rounds and settings are written.
+Does not know: which command has which option.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+from cyclopts import Parameter
+
+from society.errors import ScenarioError
+from society.view import Screen
+
+OnScreen: TypeAlias = Annotated[Screen, Parameter(parse=False)]
+"""Given by the program, not typed."""
+
+Activation: TypeAlias = Literal["synchronized", "sequential", "shuffled"]
+
+Json: TypeAlias = Annotated[
+    bool, Parameter("--json", negative="", help="Print one JSON document on standard output and nothing else.")
+]
+Settings: TypeAlias = Annotated[
+    tuple[str, ...],
+    Parameter(
+        "--set",
+        negative="",
+        help="KEY=VALUE: a dotted path into the file, or a parameter's name, and a TOML value. May be repeated.",
+    ),
+]
+
+_RANGE = re.compile(r"(-?\d*):(-?\d*)")
+
+
+def settings(given: Iterable[str], **more: Any) -> dict[str, Any]:
+    """Return settings by path; those of `more` that are not `None` come last.
+
+    Raises:
+        ScenarioFaults: One of them is not KEY=VALUE.
+    """
+    from society.setting import read_setting
+
+    found = dict(map(read_setting, given))
+    return found | {name: value for name, value in more.items() if value is not None}
+
+
+def numbers(typed: str, option: str) -> Collection[int]:
+    """Return the numbers in `7`, `1,2,5` or `0:20`, whose end is not among them.
+
+    Raises:
+        ScenarioError: It is none of these.
+    """
+    try:
+        found = _RANGE.fullmatch(typed)
+        if found is None:
+            return tuple(map(int, typed.split(",")))
+        if found[2] == "":
+            raise ValueError(typed)
+        span = range(int(found[1] or 0), int(found[2]))
+    except ValueError:
+        raise ScenarioError(
+            f"{option} {typed}: expected a number, numbers as in 1,2,5, or a range as in 0:20."
+        ) from None
+    if not span:
+        raise ScenarioError(f"{option} {typed}: there is no number in it; the end of a range is not part of it.")
+    return span
+
+
+def file_to_write(path: Path | None, option: str) -> None:
+    """Check before a run that a file can be written after it.
+
+    Raises:
+        ScenarioError: Its folder is not there, or it is a folder itself.
+    """
+    if path is None:
+        return
+    if not path.absolute().parent.is_dir():
+        raise ScenarioError(f"{option} {path}: the folder {path.absolute().parent} is not there.")
+    if path.is_dir():
+        raise ScenarioError(f"{option} {path}: a folder; name a file in it.")

@@ -1,0 +1,264 @@
+"""The screen: where lines become what a person sees.
+
+On a terminal they are styled and fit its width, and a run in progress is told below them. In a file or a pipe there are
+no styles and no cursor movement, and nothing is cut. Whatever is printed is data: it is never read as markup, and what
+would control a terminal is written out.
+
+Knows: the two streams of the process, their width, and what each style looks like. The one module that imports rich.
+Does not know: what is told.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
+
+from society.grid import Grid, written
+from society.lines import BOUND, Line, Part, Style, shown, text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+STYLES: Final = {
+    "": "",
+    "title": "bold",
+    "agent": "bold cyan",
+    "kind": "dim",
+    "name": "",
+    "value": "green",
+    "quiet": "dim",
+    "good": "bold green",
+    "bad": "bold red",
+}
+
+_ASCII: Final = {"→": "->", "…": "...", "·": "-", "─": "-", "×": "x"}
+_POLL_SECONDS: Final = 0.1
+_PLAIN_SECONDS: Final = 2.0
+"""Between two lines about a run in progress, where there is no terminal; each line doubles it, up to a minute."""
+
+
+class Running(Protocol):
+    """What is asked of a society while it runs."""
+
+    @property
+    def progress(self) -> tuple[int, int, int]: ...
+    @property
+    def metrics(self) -> Mapping[str, int]: ...
+    @property
+    def stats(self) -> Mapping[str, Mapping[str, Any]]: ...
+
+
+class Screen:
+    """Standard output for what was asked for, standard error for what is said about it."""
+
+    def __init__(self, out: TextIO, err: TextIO, environ: Mapping[str, str]) -> None:
+        for stream in (out, err):
+            _forgiving(stream)
+        self._out, self._err = out, err
+        self._environ = environ
+        self._is_document = False
+        self._consoles: dict[int, Console] = {}
+        self.is_live = False
+        """Whether a cursor is hidden just now."""
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether standard output is one."""
+        return _is_terminal(self._out)
+
+    @property
+    def width(self) -> int:
+        """Columns of the terminal; 80 where there is none."""
+        return self._console(self._out).width if self.is_terminal else 80
+
+    @property
+    def bound(self) -> int | None:
+        """Characters of a value that are shown unless all are asked for: in a pipe nothing is cut."""
+        return BOUND if self.is_terminal else None
+
+    def print(self, lines: Iterable[Line]) -> None:
+        """Print lines to standard output. When its reader is gone, the rest is dropped in silence."""
+        self._print(self._out, lines)
+
+    def say(self, message: str, style: Style = "") -> None:
+        """Print a message, perhaps of several lines, to standard error."""
+        self._print(self._err, ((Part(line, style),) for line in message.split("\n")))
+
+    def tell(self, message: str, style: Style = "") -> None:
+        """Print a message of one line to standard output, or to standard error after a document."""
+        self._print(self._err if self._is_document else self._out, [(Part(message, style),)])
+
+    def grid(self, grid: Grid) -> None:
+        """Print a table to standard output."""
+        if self.is_terminal:
+            self._guarded(self._out, lambda: self._console(self._out).print(_table(grid)))
+        else:
+            self.print(written(grid))
+
+    def document(self, data: bytes) -> None:
+        """Print bytes as they are: a JSON document in UTF-8, whatever the locale. It is all that standard output gets."""
+
+        self._is_document = True
+
+        def write() -> None:
+            self._out.flush()
+            self._out.buffer.write(data)
+            self._out.flush()
+
+        self._guarded(self._out, write)
+
+    def restore(self) -> None:
+        """Bring back a hidden cursor; for an exit that unwinds nothing."""
+        if self.is_live:
+            os.write(self._err.fileno(), b"\x1b[?25h\r\n")
+
+    @asynccontextmanager
+    async def watching(self, town: Running, max_ticks: int) -> AsyncIterator[None]:
+        """Tell of a run in progress as long as the block lasts: on a terminal live, else a line now and then."""
+        import trio
+
+        live = _is_terminal(self._err) and not self._console(self._err).is_dumb_terminal
+        tell = self._tell_live if live else self._tell_plainly
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(tell, town, max_ticks)
+            try:
+                yield
+            finally:
+                nursery.cancel_scope.cancel()
+
+    async def _tell_live(self, town: Running, max_ticks: int) -> None:
+        import trio
+        from rich.console import Group
+        from rich.live import Live
+
+        console = self._console(self._err)
+        with Live(console=console, auto_refresh=False, transient=True) as live:
+            self.is_live = True
+            try:
+                while True:
+                    await trio.sleep(_POLL_SECONDS)
+                    picture = Group(*map(_text, progress(town, max_ticks)))
+                    self._guarded(self._err, lambda picture=picture: live.update(picture, refresh=True))
+            finally:
+                self.is_live = False
+
+    async def _tell_plainly(self, town: Running, max_ticks: int) -> None:
+        import trio
+
+        pause = _PLAIN_SECONDS
+        while True:
+            await trio.sleep(pause)
+            pause = min(pause * 2, 60)
+            self._print(self._err, [tuple(part for line in progress(town, max_ticks) for part in line)])
+
+    def _print(self, stream: TextIO, lines: Iterable[Line]) -> None:
+        def write() -> None:
+            if not _is_terminal(stream):
+                stream.writelines(shown(text(line)) + "\n" for line in lines)
+                stream.flush()
+                return
+            console = self._console(stream)
+            for line in lines:
+                console.print(_text(line), soft_wrap=True)
+
+        self._guarded(stream, write)
+
+    def _guarded(self, stream: TextIO, write: Any) -> None:
+        if stream.closed:
+            return
+        try:
+            write()
+        except BrokenPipeError:
+            _sink(stream)
+
+    def _console(self, stream: TextIO) -> Console:
+        from rich.console import Console
+
+        if id(stream) not in self._consoles:
+            self._consoles[id(stream)] = Console(
+                file=stream, markup=False, emoji=False, highlight=False, _environ=dict(self._environ)
+            )
+        return self._consoles[id(stream)]
+
+
+def progress(town: Running, max_ticks: int) -> list[Line]:
+    """Return what there is to say of a run in progress: where it is, and for each boundary in use, its calls."""
+    round, done, ticks = town.progress
+    metrics = town.metrics
+    said = [Part(f"round {round:,} of {max_ticks:,}", "title"), Part(f"  {done:,} of {ticks:,} ticks done")]
+    if metrics.get("messages_sent"):
+        said.append(Part(f"  {metrics['messages_sent']:,} messages"))
+    lines: list[Line] = [tuple(said)]
+    for boundary, counts in town.stats.items():
+        if counts.get("calls"):
+            flying, waiting = counts.get("in_flight", 0), counts.get("waiting", 0)
+            busy = f"{flying:,} in flight, {waiting:,} waiting" if flying or waiting else "idle"
+            lines.append(
+                (Part(f"  {boundary}: ", "quiet"), Part(busy), Part(f" of {counts['calls']:,} calls", "quiet"))
+            )
+    return lines
+
+
+def _text(line: Line) -> Text:
+    from rich.text import Text
+
+    found = Text()
+    for part in line:
+        found.append(shown(part.text), STYLES[part.style])
+    return found
+
+
+def _table(grid: Grid) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        title=Text(shown(grid.title), STYLES["title"]),
+        title_justify="left",
+        box=box.SIMPLE_HEAD if any(grid.heads) else None,
+        show_header=any(grid.heads),
+        pad_edge=True,
+    )
+    for head in grid.heads:
+        # Folding and not cutting: what is shown can be copied, at 20 columns too.
+        table.add_column(Text(shown(head), STYLES["quiet"]), overflow="fold")
+    for row in grid.rows:
+        table.add_row(*(_text((cell,)) for cell in row))
+    return table
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    return not stream.closed and stream.isatty()
+
+
+def _sink(stream: TextIO) -> None:
+    """Let what is still written to a stream whose reader has gone fall into nothing, also at the end of the process."""
+    try:
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, stream.fileno())
+        os.close(nothing)
+    except (OSError, ValueError):
+        # Not a stream with a file behind it, as in a test; closing it has the same effect for us.
+        stream.close()
+
+
+def _forgiving(stream: TextIO) -> None:
+    """Let a stream whose encoding lacks a letter write it in another way; by default it would raise."""
+    if hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors="society_ascii")
+
+
+def _in_other_letters(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letters = error.object[error.start : error.end]
+    return "".join(_ASCII.get(each) or each.encode("ascii", "backslashreplace").decode() for each in letters), error.end
+
+
+codecs.register_error("society_ascii", _in_other_letters)

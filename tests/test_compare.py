@@ -1,0 +1,137 @@
+"""Comparing activations (P44)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from society.compare import Comparison, compare
+from society.trace import Trace
+from tests.stories import action, event, send, trace
+
+
+@attrs.frozen
+class Result:
+    trace: Trace
+    shared: dict[str, Any]
+    outcome: str = "finished"
+    reason: str = ""
+    rounds: int = 1
+    metrics: dict[str, int] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Town:
+    """A society whose run was told beforehand."""
+
+    result: Result
+
+    async def run(self, max_ticks: int) -> Result:
+        return self.result
+
+
+async def compared(told: dict[str, Result], **options: Any) -> Comparison:
+    return await compare(lambda activation, seed: Town(told[activation]), tuple(told), **options)
+
+
+def swap() -> dict[str, Result]:
+    """A writes a := b, B writes b := a; and A says hi to B."""
+    a = event(1, "A", "share", key="a", value=2)
+    hi = send(1, "A", "B", "hi")
+    heard = event(1, "B", "receive", messages=[["A", 1]])
+
+    def b(value: int) -> dict[str, Any]:
+        return event(1, "B", "share", key="b", value=value)
+
+    agents = ("A", "B")
+    return {
+        "synchronized": Result(trace(a, hi, b(1), agents=agents), {"a": 2, "b": 1}),
+        "sequential": Result(trace(a, hi, b(2), agents=agents, activation="sequential"), {"a": 2, "b": 2}),
+        "heard": Result(trace(a, hi, heard, b(2), agents=agents, activation="sequential"), {"a": 2, "b": 2}),
+    }
+
+
+@pytest.mark.trio
+async def test_the_first_difference_names_round_agent_and_key_and_both_sides() -> None:
+    found = await compared({name: run for name, run in swap().items() if name != "heard"})
+
+    first = found.first_difference
+    assert first is not None
+    assert (first.round, first.agent, first.what, first.sides) == (1, "B", "share b", (1, 2))
+    assert not found.same_shared
+    assert found.same_outcome
+    assert found.same_effects
+
+
+@pytest.mark.trio
+async def test_a_message_that_only_one_activation_has_read_by_then_is_a_difference() -> None:
+    told = swap()
+    found = await compared({"synchronized": told["synchronized"], "sequential": told["heard"]})
+
+    first = found.first_difference
+    assert first is not None
+    assert (first.agent, first.what) == ("B", "receive")
+    assert first.sides[0] is None
+
+
+@pytest.mark.trio
+async def test_results_stand_side_by_side() -> None:
+    found = await compared({name: run for name, run in swap().items() if name != "heard"})
+
+    rendered = found.render()
+
+    assert ["synchronized", "sequential"] in [line.split() for line in rendered.splitlines()]
+    assert ["shared.b", "1", "2"] in [line.split() for line in rendered.splitlines()]
+    assert "first difference: synchronized | sequential, seed 0: round 1, B, share b, value: 1 | 2" in rendered
+
+
+@pytest.mark.trio
+async def test_that_ticks_stand_in_another_order_is_no_difference() -> None:
+    one, other = send(1, "A", None), send(1, "B", None)
+    found = await compared(
+        {
+            "synchronized": Result(trace(one, other), {}),
+            "shuffled": Result(trace(other, one, activation="shuffled"), {}),
+        }
+    )
+
+    assert found.first_difference is None
+    assert "first difference: none" in found.render()
+
+
+@pytest.mark.trio
+async def test_effects_are_the_same_when_they_happened_in_other_rounds() -> None:
+    def told(*actions: dict[str, Any]) -> Result:
+        return Result(trace(*actions), {})
+
+    early, late = action(1, "A", "page", whom="x"), action(2, "A", "page", whom="x")
+    other = action(1, "A", "page", whom="y")
+
+    assert (await compared({"synchronized": told(early), "sequential": told(late)})).same_effects
+    assert not (await compared({"synchronized": told(early), "sequential": told(other)})).same_effects
+    assert not (await compared({"synchronized": told(early), "sequential": told(early, late)})).same_effects
+
+
+@pytest.mark.trio
+async def test_over_many_seeds_it_counts_and_shows_the_first_that_differs() -> None:
+    told = swap()
+
+    def make(activation: str, seed: int) -> Town:
+        return Town(told[activation if seed == 3 else "synchronized"])
+
+    found = await compare(make, ("synchronized", "sequential"), range(5))
+
+    assert len(found.runs) == 10
+    assert [parting.seed for parting in found.partings] == [3]
+    assert found.table().title == "seed 3"
+    assert "the same SHARED: with 4 of 5 seeds" in found.render()
+
+
+@pytest.mark.trio
+async def test_a_comparison_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        await compare(lambda activation, seed: None, (), (0,))
+    with pytest.raises(ValueError, match="at least one"):
+        await compare(lambda activation, seed: None, seeds=())

@@ -27,7 +27,7 @@ import trio
 
 from society.budget import Budget, Price, Purse, Usage, used
 from society.errors import MalformedReply, ModelSilent, ScenarioError, SocietyError, described, leaves
-from society.host import THREADS, is_async
+from society.host import is_async
 from society.limits import Limits
 from society.loop import Ask, Call, End, Loop, Outcome, Run, batches, begin
 from society.models import Heard, Model, Request, asked, request_body
@@ -333,7 +333,6 @@ class _Driver:
         self.llm_slots = Slots(limits.max_concurrent_llm)
         self.tool_slots = Slots(limits.max_concurrent_tools)
         self.width = SharedWidth(self.llm_slots)
-        self.threads = trio.CapacityLimiter(limits.max_concurrent_tools or THREADS)
         self.results: list[CallResult | None] = []
         """Of the pending calls."""
         self.begun: set[int] = set()
@@ -426,12 +425,12 @@ class _Driver:
         self.begun.clear()
         for batch in batches(step.calls, self._overlaps):
             if len(batch) == 1:
-                await self._settle(batch[0])
+                await self._begin(batch[0], None)
                 continue
             try:
                 async with trio.open_nursery() as nursery:
                     for call in batch:
-                        nursery.start_soon(self._settle, call)
+                        await self._begin(call, nursery)
             except BaseExceptionGroup as group:
                 _raise_alone(group)
         self.state = self.state.answered([result for result in self.results if result is not None])
@@ -441,32 +440,49 @@ class _Driver:
         tool = self.tools.get(call.name)
         return self.overlap == "all" or tool is None or tool.reads_only
 
-    async def _settle(self, call: Call) -> None:
+    async def _begin(self, call: Call, nursery: trio.Nursery | None) -> None:
+        """Begin a call: in `nursery`, or at once and to its end. Slots are taken, and tools begin, in request order."""
         await trio.lowlevel.checkpoint_if_cancelled()
-        result = await self._outcome(call)
-        self.results[call.index] = result
-        self.hear(Ended(turn=self.state.turns, call=call, result=result))
+        result = self._not_for_a_tool(call)
+        try:
+            place = await self.tool_slots.acquire() if result is None else None
+        except AllGivenUp:
+            place, result = None, no_slot(call.name)
+        if place is None:
+            assert result is not None
+            self._settle(call, result)
+        elif nursery is None:
+            await self._perform(call, place)
+        else:
+            await nursery.start(self._perform, call, place)
 
-    async def _outcome(self, call: Call) -> CallResult:
+    def _not_for_a_tool(self, call: Call) -> CallResult | None:
+        """Return the answer to a call for which no tool can run."""
         tool = self.tools.get(call.name)
         if tool is None:
             return unknown_tool(call.name, self.tools)
         if call.fault is not None:
             return unreadable(call.name, call.fault)
-        if faults := tool.schema.faults(call.arguments):
-            return unfit(call.name, faults)
-        arguments = {**tool.schema.bound(call.arguments), **self._injected(tool)}
+        faults = tool.schema.faults(call.arguments)
+        return unfit(call.name, faults) if faults else None
+
+    async def _perform(
+        self, call: Call, place: Place, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        tool = self.tools[call.name]
         try:
-            place = await self.tool_slots.acquire()
-        except AllGivenUp:
-            return no_slot(call.name)
-        try:
-            await trio.lowlevel.checkpoint_if_cancelled()
             self.begun.add(call.index)
             self.hear(Started(turn=self.state.turns, call=call))
-            return await self._called(tool, place, arguments)
+            task_status.started()
+            arguments = {**tool.schema.bound(call.arguments), **self._injected(tool)}
+            result = await self._called(tool, place, arguments)
         finally:
             place.release()
+        self._settle(call, result)
+
+    def _settle(self, call: Call, result: CallResult) -> None:
+        self.results[call.index] = result
+        self.hear(Ended(turn=self.state.turns, call=call, result=result))
 
     def _injected(self, tool: ActTool) -> dict[str, Any]:
         takes = inspect.signature(tool.function).parameters
@@ -496,7 +512,8 @@ class _Driver:
 
     async def _value(self, tool: ActTool, place: Place, arguments: dict[str, Any]) -> Any:
         if tool.thread and not is_async(tool.function):
-            value = await place.run_in_thread(self.threads, tool.function, **arguments)
+            # In a box: trio takes a thread that returns an awaitable for a mistake; a wrapper may (P48).
+            (value,) = await place.run_in_thread(lambda: (tool.function(**arguments),))
         else:
             place.began = True
             value = tool.function(**arguments)

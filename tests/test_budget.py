@@ -17,7 +17,9 @@ from society.testing.replies import say
 HAIKU = Price(input=1, output=5)
 
 
-def reserved(purse: Purse, price: Price | None = HAIKU, *, characters: int = 200, max_tokens: int = 100) -> Reserved | str:
+def reserved(
+    purse: Purse, price: Price | None = HAIKU, *, characters: int = 200, max_tokens: int = 100
+) -> Reserved | str:
     return purse.reserve(price, prompt_characters=characters, max_tokens=max_tokens)
 
 
@@ -122,7 +124,11 @@ def test_a_price_table_of_ones_own_is_read_and_checked(tmp_path: Path) -> None:
     path = tmp_path / "prices.toml"
     path.write_text("[mine]\ninput = 1\noutput = 2\n")
     assert load_prices(path) == {"mine": Price(input=1, output=2)}
-    for text, said in [("[m]\ninput=1", "output is missing"), ("[m]\ninptu=1", "inptu"), ("[m]\ninput=-1\noutput=1", "-1")]:
+    for text, said in [
+        ("[m]\ninput=1", "output is missing"),
+        ("[m]\ninptu=1", "inptu"),
+        ("[m]\ninput=-1\noutput=1", "-1"),
+    ]:
         path.write_text(text)
         with pytest.raises(ScenarioError, match=said):
             load_prices(path)

@@ -6,6 +6,7 @@ from functools import reduce
 from typing import Any, get_args
 
 import pytest
+from histories import open_calls
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +19,9 @@ from society.testing.replies import say, use
 HELLO = {"role": "user", "content": "hello"}
 
 
-def start(*, max_turns: int = 10, max_tokens: int = 256, enlarged_tokens: int | None = None, messages: Any = (HELLO,)) -> Loop:
+def start(
+    *, max_turns: int = 10, max_tokens: int = 256, enlarged_tokens: int | None = None, messages: Any = (HELLO,)
+) -> Loop:
     return begin(messages, max_turns=max_turns, max_tokens=max_tokens, enlarged_tokens=enlarged_tokens)
 
 
@@ -48,17 +51,6 @@ def calls(state: Loop) -> tuple[Call, ...]:
     step = state.step
     assert isinstance(step, Run)
     return step.calls
-
-
-def open_calls(messages: Any) -> set[str]:
-    """Return the ids of calls that the message after them does not answer."""
-    left: set[str] = set()
-    for message, following in zip(messages, [*messages[1:], None], strict=True):
-        if message["role"] == "assistant":
-            asked_for = {block["id"] for block in message["content"] if block["type"] == "tool_use"}
-            answers = following["content"] if following is not None and asked_for else []
-            left |= asked_for - {block["tool_use_id"] for block in answers}
-    return left
 
 
 def test_there_is_a_row_for_each_stop_reason_of_the_installed_sdk() -> None:
@@ -169,9 +161,14 @@ def test_a_refusal_says_its_category() -> None:  # P09
 
 @pytest.mark.parametrize(
     ("reply", "named"),
-    [(use("pay", eur=5, stop_reason="brand_new_reason"), "'brand_new_reason'"), (say("hello", stop_reason=None), "no stop_reason")],
+    [
+        (use("pay", eur=5, stop_reason="brand_new_reason"), "'brand_new_reason'"),
+        (say("hello", stop_reason=None), "no stop_reason"),
+    ],
 )
-def test_an_unknown_or_missing_stop_reason_is_never_done_and_runs_nothing(reply: dict[str, Any], named: str) -> None:  # P09
+def test_an_unknown_or_missing_stop_reason_is_never_done_and_runs_nothing(
+    reply: dict[str, Any], named: str
+) -> None:  # P09
     state = after(start(), reply)
 
     assert end_of(state).outcome == "unknown_stop"
@@ -195,7 +192,7 @@ def test_the_turn_guard_keeps_the_results_of_its_last_turn() -> None:  # P10
     state = after(start(max_turns=2), use("step", id="t1"), ["one"], use("step", id="t2"), ["two"])
 
     assert end_of(state).outcome == "max_turns"
-    assert [message["role"] for message in state.messages] == ["user", "assistant"] + ["user", "assistant", "user"]
+    assert [message["role"] for message in state.messages] == ["user", "assistant", "user", "assistant", "user"]
     assert open_calls(state.messages) == set()
     gone_on = start(messages=state.messages)
     assert asked(gone_on).messages == state.messages
@@ -254,7 +251,9 @@ def test_a_history_with_an_open_call_is_refused() -> None:  # P01
             start(messages=history)
 
 
-@pytest.mark.parametrize("wrong", [{"max_turns": 0}, {"max_tokens": True}, {"enlarged_tokens": 256}, {"messages": ["hi"]}])
+@pytest.mark.parametrize(
+    "wrong", [{"max_turns": 0}, {"max_tokens": True}, {"enlarged_tokens": 256}, {"messages": ["hi"]}]
+)
 def test_impossible_beginnings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ScenarioError):
         start(**wrong)

@@ -99,7 +99,9 @@ def test_a_malformed_reply_is_found_at_the_door(raw: Any, path: str) -> None:
 
 
 def test_null_counts_of_usage_are_none_spent() -> None:
-    reply = reply_of({"content": [], "stop_reason": "end_turn", "usage": {"input_tokens": 5, "cache_read_input_tokens": None}})
+    reply = reply_of(
+        {"content": [], "stop_reason": "end_turn", "usage": {"input_tokens": 5, "cache_read_input_tokens": None}}
+    )
     assert reply["usage"]["input_tokens"] == 5
     assert reply["usage"]["cache_read_input_tokens"] == 0
 
@@ -148,8 +150,9 @@ def test_json_is_read_strictly() -> None:
 
 
 def test_an_unstreamed_body_with_a_number_too_long_keeps_its_other_calls() -> None:  # P15
-    call = '{"type": "tool_use", "id": "%s", "name": "buy", "input": {"price": %s}}'
-    body = '{"content": [%s, %s], "stop_reason": "tool_use"}' % (call % ("t1", "9" * 5000), call % ("t2", 5))
+    first = '{"type": "tool_use", "id": "t1", "name": "buy", "input": {"price": ' + "9" * 5000 + "}}"
+    second = '{"type": "tool_use", "id": "t2", "name": "buy", "input": {"price": 5}}'
+    body = '{"content": [' + first + ", " + second + '], "stop_reason": "tool_use"}'
     reply = reply_of(body_of(body.encode()))
 
     assert "number too long" in reply["unreadable"]["0"]["why"]
@@ -169,9 +172,8 @@ def test_a_character_split_over_two_deltas_is_put_together() -> None:  # P60
     assembly.take('{"type": "message_start", "message": {"content": [], "usage": {"input_tokens": 3}}}')
     assembly.take('{"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}')
     for half in ("\\ud83d", "\\ude00"):
-        assembly.take(
-            '{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "%s"}}' % half
-        )
+        delta = '{"type": "text_delta", "text": "' + half + '"}'
+        assembly.take('{"type": "content_block_delta", "index": 0, "delta": ' + delta + "}")
     assert text_of(reply_of(assembly.reply())["content"]) == "😀"
 
 

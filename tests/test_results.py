@@ -58,10 +58,15 @@ def test_what_is_no_value_is_done_all_the_same_and_says_so(value: Any, named: st
 
 
 def test_the_texts_are_the_same_under_any_hash_seed() -> None:  # P19
-    code = "from society.results import result_of as r; print(r({'b', 'a', 'c'}).content, r({'y': 1, 'x': {'q'}}).content)"
+    code = (
+        "from society.results import result_of as r; print(r({'b', 'a', 'c'}).content, r({'y': 1, 'x': {'q'}}).content)"
+    )
     said = {
         subprocess.run(
-            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed, "PYTHONPATH": "."}, check=True, capture_output=True
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": "."},
+            check=True,
+            capture_output=True,
         ).stdout
         for seed in ("1", "2")
     }
@@ -91,9 +96,7 @@ def test_every_leaf_of_a_group_is_named() -> None:  # P23
 
 def test_an_unknown_tool_is_told_the_others_in_declared_order() -> None:  # P12
     told = unknown_tool("get_weather", ["get_rain", "get_wind"])
-    assert told.content == (
-        "There is no tool 'get_weather'. The tools are: get_rain, get_wind. This call was not run."
-    )
+    assert told.content == ("There is no tool 'get_weather'. The tools are: get_rain, get_wind. This call was not run.")
 
 
 def test_an_error_without_text_still_says_something() -> None:  # P68

@@ -82,7 +82,8 @@ def of_run(
     code = OUTCOMES.get(outcome, FAILED)
     if code == INTERRUPTED and signal is not None:
         code = SIGNALS.get(signal, INTERRUPTED)
-    holds = [Verdict(code, f"{after}: {reason}" if reason else after)]
+    # That the last round was reached says nothing more than the outcome does.
+    holds = [Verdict(code, f"{after}: {reason}" if reason and outcome != "finished" else after)]
     if failed_ticks and code == DONE:
         holds.append(Verdict(FAILED, f"{after}, but {_count(failed_ticks, 'tick')} failed"))
     if in_doubt:

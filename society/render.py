@@ -102,7 +102,7 @@ def _round(
             yield from layout.heading(_collapsed(run))
             continue
         title, members = run[0]
-        if title is not None:
+        if title is not None and number != 0:
             yield from layout.heading([title])
         for event in members:
             yield from layout.event(_LABELS.get(event.kind, event.kind), said(event, letters, choice.bound))

@@ -89,16 +89,16 @@ async def live(town: Any, max_ticks: int, screen: Screen, quiet: bool) -> Ran:
 
     token = trio.lowlevel.current_trio_token()
 
-    def cancel() -> None:
-        town.cancel()
+    def end() -> None:
+        town.interrupt(f"signal {seen.number}")
         if not quiet:
             screen.say("Ending the run; calls in flight are cancelled. Once more to exit at once.")
 
     def give_up(number: int) -> None:
         screen.restore()
-        screen.say(f"exit {128 + number}: given up; calls in flight are in doubt", "bad")
+        screen.say(f"exit {128 + number}: given up at once; calls in flight are in doubt", "bad")
 
-    with asking(lambda: token.run_sync_soon(cancel), give_up) as seen:
+    with asking(lambda: token.run_sync_soon(end), give_up) as seen:
         async with AsyncExitStack() as stack:
             if not quiet:
                 await stack.enter_async_context(screen.watching(town, max_ticks))
@@ -129,13 +129,11 @@ def told(ran: Ran, screen: Screen, *, json: bool, show: bool) -> Verdict:
 
 def in_doubt(result: Any) -> Grid:
     """Return the actions in doubt as a table, their ids whole."""
-    told = {event.id: event for event in result.trace.where(kind="action")}
-    rows = []
-    for id in result.in_doubt:
-        event = told.get(id)
-        who = (event.agent, str(event.round), event.tool) if event is not None else ("", "", "")
-        rows.append((*(Part(shown(text), "name") for text in who), Part(shown(id), "name")))
-    return Grid("In doubt", ("agent", "round", "tool", "action"), tuple(rows))
+    rows = tuple(
+        tuple(Part(shown(text), "name") for text in (action.agent, str(action.round), action.tool, action.id))
+        for action in result.in_doubt
+    )
+    return Grid("In doubt", ("agent", "round", "tool", "action"), rows)
 
 
 def document(ran: Ran) -> bytes:
@@ -156,7 +154,10 @@ def document(ran: Ran) -> bytes:
         "versions": dict(ran.town.versions),
         "metrics": dict(result.metrics),
         "measures": result.measures,
-        "in_doubt": list(result.in_doubt),
+        "in_doubt": [
+            {"id": one.id, "agent": one.agent, "round": one.round, "tool": one.tool, "arguments": plain(one.arguments)}
+            for one in result.in_doubt
+        ],
         "digest": result.trace.digest,
         "exit_code": verdict.code,
         "verdict": verdict.why,

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from society.agent import Agent as Agent
     from society.anthropic_model import AnthropicModel as AnthropicModel
     from society.budget import Budget as Budget
-    from society.compare import Comparison as Comparison
-    from society.compare import compare as compare
+    from society.comparing import Comparison as Comparison
+    from society.comparing import compare as compare
     from society.errors import ActionDenied as ActionDenied
     from society.errors import ActionError as ActionError
     from society.errors import ActionInDoubt as ActionInDoubt
@@ -75,7 +75,7 @@ _PLACES = {
     "agent": ("Agent",),
     "anthropic_model": ("AnthropicModel",),
     "budget": ("Budget",),
-    "compare": ("Comparison", "compare"),
+    "comparing": ("Comparison", "compare"),
     "errors": (
         "ActionDenied",
         "ActionError",

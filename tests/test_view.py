@@ -140,8 +140,10 @@ class Town:
     """A society that is always in its third round."""
 
     progress = (3, 1, 4)
-    metrics = {"messages_sent": 1200}
-    stats = {"tools": {"calls": 7, "in_flight": 2, "waiting": 1}, "llm": {"calls": 0}, "reads": {"calls": 3}}
+
+    def __init__(self) -> None:
+        self.metrics = {"messages_sent": 1200}
+        self.stats = {"tools": {"calls": 7, "in_flight": 2, "waiting": 1}, "llm": {"calls": 0}, "reads": {"calls": 3}}
 
 
 def test_progress_says_the_round_ticks_messages_and_calls_at_each_boundary() -> None:

@@ -32,7 +32,7 @@ def compare(
     """
     import trio
 
-    from society.compare import compare as compared
+    from society.comparing import compare as compared
     from society.load import load_scenario
     from society.shelf import scenario_path
 

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from society.commands.options import Activation, Json, OnScreen, Settings, file_to_write, settings
 from society.exit_codes import Verdict, of_run
-from society.grid import Grid
+from society.grid import Grid, written
 from society.lines import Part, shown
 from society.view import Screen
 
@@ -123,7 +123,8 @@ def told(ran: Ran, screen: Screen, *, json: bool, show: bool) -> Verdict:
     ):
         screen.grid(grid)
     if result.in_doubt:
-        screen.grid(in_doubt(result))
+        # In one line each, also where a table would have to fold them: an id is there to be copied.
+        screen.print(written(in_doubt(result)))
     return ran.verdict
 
 

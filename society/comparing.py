@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from society.errors import ScenarioError
 from society.grid import Grid, written
 from society.lines import Part, bounded, shown, text
 from society.trace import Difference, Trace
@@ -160,10 +161,13 @@ async def compare(
         activations: At least one.
         seeds: At least one.
         max_ticks: How far each run goes, in rounds.
+
+    Raises:
+        ScenarioError: There is nothing to compare: no activation, no seed, or no trace.
     """
     activations, seeds = tuple(dict.fromkeys(activations)), tuple(dict.fromkeys(seeds))
     if not activations or not seeds:
-        raise ValueError("a comparison needs at least one activation and one seed")
+        raise ScenarioError("compare: at least one activation and one seed are needed.")
     runs: list[Ran] = []
     partings: list[Parting] = []
     for seed in seeds:
@@ -179,6 +183,8 @@ async def compare(
 
 
 def _ran(activation: str, seed: int, result: Any) -> Ran:
+    if result.trace is None:
+        raise ScenarioError("compare: traces are compared, and this society keeps none; leave `keep_trace` on.")
     effects: dict[str, list[tuple[str, Any, str]]] = {}
     for event in result.trace.where(kind="action"):
         effects.setdefault(event.agent, []).append((event.tool, event.arguments, event.ending))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import attrs
 import pytest
 
-from society.compare import Comparison, compare
+from society import Agent, AsyncSociety, Society
+from society.comparing import Comparison, compare
+from society.errors import ScenarioError
 from society.trace import Trace
 from tests.stories import action, event, send, trace
 
@@ -131,7 +134,39 @@ async def test_over_many_seeds_it_counts_and_shows_the_first_that_differs() -> N
 
 @pytest.mark.trio
 async def test_a_comparison_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ScenarioError, match="at least one"):
         await compare(lambda activation, seed: None, (), (0,))
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ScenarioError, match="at least one"):
         await compare(lambda activation, seed: None, seeds=())
+
+
+@pytest.mark.trio
+async def test_two_agents_that_copy_from_each_other_part_in_the_first_round() -> None:
+    def to_a(tick: Any) -> None:
+        tick.share("a", tick.shared["b"])
+
+    def to_b(tick: Any) -> None:
+        tick.share("b", tick.shared["a"])
+
+    def make(activation: str, seed: int) -> AsyncSociety:
+        agents, shared = [Agent("A", to_a), Agent("B", to_b)], {"a": 1, "b": 2}
+        if activation == "synchronized":
+            return AsyncSociety(agents, shared=shared, seed=seed)
+        return Society(agents, shared=shared, seed=seed, activation=activation)
+
+    found = await compare(make, max_ticks=1)
+
+    assert [run.shared for run in found.runs] == [{"a": 2, "b": 1}, {"a": 2, "b": 2}]
+    first = found.first_difference
+    assert first is not None
+    assert (first.round, first.agent, first.what, first.sides) == (1, "B", "share b", (1, 2))
+
+
+@pytest.mark.trio
+async def test_a_society_without_a_trace_cannot_be_compared() -> None:
+    with pytest.raises(ScenarioError, match="keep_trace"):
+        await compare(lambda activation, seed: AsyncSociety([Agent("A", lambda tick: None)], keep_trace=False))
+
+
+def test_the_function_is_found_by_its_name_whatever_was_imported_before() -> None:
+    assert importlib.import_module("society").compare is compare

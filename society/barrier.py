@@ -152,9 +152,9 @@ class RoundInProgress:
         if touched:
             self._merge_in_turn(contribution)
         if contribution.state or contribution.gone:
-            self.memories[agent] = _changed(self.memory(agent), contribution.state, contribution.gone)
+            self.memories[agent] = _changed(self.memory(agent), contribution.state or {}, contribution.gone or ())
         if contribution.public or contribution.public_gone:
-            self.publics[agent] = _changed(self.public(agent), contribution.public, contribution.public_gone)
+            self.publics[agent] = _changed(self.public(agent), contribution.public or {}, contribution.public_gone or ())
 
     def memory(self, name: str) -> FrozenDict:
         found = self.memories.get(name)
@@ -371,6 +371,8 @@ class RoundInProgress:
     def _doubts(
         self, crossings: Crossings, settled: set[str]
     ) -> tuple[Mapping[str, Action], Mapping[str, tuple[Action, ...]]]:
+        if not (crossings or settled or self.before.stranded):
+            return self.before.doubts, self.before.stranded
         doubts, stranded = dict(self.before.doubts), dict(self.before.stranded)
         for contribution in self._ended:
             actions = effects(crossings.get((contribution.agent, contribution.tick), ()))

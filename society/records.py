@@ -156,19 +156,19 @@ Did: TypeAlias = tuple[Any, ...]
 """
 
 
-class Contribution(msgspec.Struct, omit_defaults=True):
+class Contribution(msgspec.Struct, omit_defaults=True, gc=False):
     """What one tick left behind. If it did not end well, nothing of it but its ending counts (R4)."""
 
     agent: str
     tick: int = 1
     ending: Literal["well", "failed", "late"] = "well"
     did: list[Did] = []
-    state: dict[str, Value] = {}
+    state: dict[str, Value] | None = None
     """Keys of `tick.state` that were assigned, with their new values."""
-    gone: list[str] = []
+    gone: list[str] | None = None
     """Keys of `tick.state` that were deleted."""
-    public: dict[str, Value] = {}
-    public_gone: list[str] = []
+    public: dict[str, Value] | None = None
+    public_gone: list[str] | None = None
     error: str | None = None
     where: str | None = None
     waiting_for: str | None = None

@@ -15,7 +15,7 @@ import attrs
 
 from society.agent import Agent
 from society.barrier import RoundInProgress, effects
-from society.host import Desk
+from society.host import Desk, is_async
 from society.state import Action, State, Terms
 from society.values import Value
 
@@ -32,6 +32,14 @@ class Member:
     desk: Desk
     judge: Any = None
     """A `judge.Judge`, or None where no rule says anything."""
+    calls_plain: bool = attrs.field(init=False)
+    """Its behavior is a plain function, where nothing can be awaited."""
+    plain: bool = attrs.field(init=False)
+    """It is called where it stands, without a task of its own."""
+
+    def __attrs_post_init__(self) -> None:
+        self.calls_plain = not is_async(self.agent.behavior)
+        self.plain = self.calls_plain and not self.agent.observe
 
 
 @attrs.define

@@ -19,6 +19,7 @@ import trio
 from society import story
 from society.agent import Agent, qualified
 from society.barrier import Closed, RoundInProgress, effects
+from society.collector import paused
 from society.declare import declaration
 from society.draw import drawn, joining, shuffled
 from society.errors import ScenarioError, SocietyError, ValueRefused, suggestion
@@ -263,7 +264,7 @@ class AsyncSociety:
         way = self._under_way
         if way is None:
             return self.state.round, 0, 0
-        return way.snapshot.round, way.done, way.done + len(way.active)
+        return way.snapshot.round, way.done, way.ticks
 
     @property
     def trace(self) -> Trace:
@@ -400,8 +401,6 @@ class AsyncSociety:
         if self._broken is not None:
             raise self._broken
         end = end or self._stop or End(outcome="cancelled", reason="cancelled")
-        if self._stop is not None and self._stop.outcome != "waiting" and end.outcome == "finished":
-            end = end  # it was done before the cancellation reached it
         await self._close_run(gate, end)
         return self._result(end)
 
@@ -431,6 +430,9 @@ class AsyncSociety:
         self._broken = self._broken or error
         if self._scope is not None:
             self._scope.cancel()
+
+    def _is_ending(self) -> bool:
+        return self._broken is not None or self._stop is not None
 
     def _parked(self) -> None:
         """End the run as `waiting` once all who are not done with their tick wait for a person (R14)."""
@@ -486,7 +488,7 @@ class AsyncSociety:
         before = self.state
         round = before.round + 1
         going = RoundInProgress(before, self.terms)
-        events = [event for event in self._events.get(round, ()) if "send" not in event or True]
+        events = self._events.get(round, [])
         going.begin(events)
         snapshot = Snapshot(
             round,
@@ -503,9 +505,8 @@ class AsyncSociety:
         gate.open = [*self._left_open]
         self._left_open = []
         way = self._under_way = RoundUnderWay(
-            snapshot, self.limits.round_timeout, script, lambda: self._broken is not None or self._stop is not None
+            snapshot, self.limits.round_timeout, script, self._is_ending, self._parked
         )
-        way.ended = self._parked
         members = [self._member(name) for name in self._order(before, round)]
         if going.broken is not None:
             contributions: list[Contribution] = []
@@ -513,10 +514,11 @@ class AsyncSociety:
             contributions = await way.in_turn(members)
         else:
             contributions = await way.at_once(members)
-            for contribution in contributions:
-                going.add(contribution)
         await trio.lowlevel.checkpoint_if_cancelled()
-        self._close(gate, going, way, events, contributions)
+        with paused():
+            for contribution in contributions if not self.terms.in_turn else ():
+                going.add(contribution)
+            self._close(gate, going, way, events, contributions)
         if gate.journal is not None:
             # Shielded: the record is whole or not at all, and whoever cancels now finds the round done.
             with trio.CancelScope(shield=True):
@@ -625,8 +627,6 @@ class AsyncSociety:
         """Nothing in flight (messages, events to come) and nothing written: SHARED, memories, public state, births."""
         if self.state.inboxes or any(round > self.state.round for round in self._events):
             return False
-        if closed.merges or barrier.events or len(self.state.names) > len(closed.looks) + len(self.state.retired):
-            pass
         wrote = any(
             contribution.state or contribution.gone or contribution.public or contribution.public_gone
             for contribution in barrier.ticks

@@ -104,80 +104,48 @@ class Entry:
 class Tick:
     """One agent's part in one round. It belongs to its task, and is dead once the tick has ended (R16)."""
 
-    __slots__ = (
-        "_asked",
-        "_at",
-        "_did",
-        "_inbox",
-        "_joined",
-        "_member",
-        "_memory",
-        "_ordinal",
-        "_own",
-        "_parent",
-        "_plain",
-        "_prefix",
-        "_public",
-        "_receipts",
-        "_rng",
-        "_shared",
-        "_snapshot",
-        "_task",
-        "cuts",
-        "degraded_by",
-        "effects",
-        "flying",
-        "number",
-        "observations",
-        "records",
-        "retiring",
-        "root",
-        "script",
-        "silent",
-    )
+    # Most ticks make no crossing and touch no memory: what they do not need they do not carry. A thousand plain ticks
+    # cost a few microseconds each, and the cyclic collector would walk every list kept here.
+    _task: Any = None
+    _plain = False
+    _ordinal = 0
+    _at = _FRESH
+    _own: dict[str, list[Value]] | None = None
+    _asked: list[Entry] | None = None
+    _joined: list[tuple[tuple[int, ...], Tick]] | None = None
+    _rng: random.Random | None = None
+    _memory: Memory | None = None
+    _public: Memory | None = None
+    _shared: SharedView | None = None
+    _parent: Tick | None = None
+    _prefix = ""
+    observations: dict[str, Value] | None = None
+    silent: dict[str, str] | None = None
+    degraded_by: str | None = None
+    retiring = False
+    script: dict[str, list[Any]] | None = None
+    records: list[Crossing] = []  # noqa: RUF012  (four empty lists that nobody appends to: `_ask` gives a tick its own)
+    flying: list[Entry] = []  # noqa: RUF012
+    effects: list[Entry] = []  # noqa: RUF012
+    cuts: list[Crossing] = []  # noqa: RUF012
 
     def __init__(
-        self,
-        snapshot: Snapshot,
-        member: Member,
-        number: int,
-        inbox: Sequence[Message],
-        receipts: Sequence[Receipt],
-        parent: Tick | None = None,
-        prefix: str = "",
+        self, snapshot: Snapshot, member: Member, number: int, inbox: Sequence[Message], receipts: Sequence[Receipt]
     ) -> None:
         self._snapshot = snapshot
         self._member = member
         self.number = number
         self._inbox = inbox
         self._receipts = receipts
-        self._parent = parent
-        self._prefix = prefix
-        self._task: Any = None
-        self._plain = False
-        self._ordinal = 0
-        self._at = _FRESH if parent is None else prefix + "0"
         self._did: list[tuple[Any, ...]] = []
-        self._own: dict[str, list[Value]] | None = None
-        self._asked: list[Entry] | None = None
-        self._joined: list[tuple[tuple[int, ...], Tick]] | None = None
-        self._rng: random.Random | None = None
-        self._memory: Memory | None = None
-        self._public: Memory | None = None
-        self._shared: SharedView | None = None
-        self.observations: dict[str, Value] | None = None
-        self.silent: dict[str, str] | None = None
-        self.degraded_by: str | None = None
-        if parent is None:
-            self.root: Tick = self
-            self.records: list[Crossing] = []
-            self.flying: list[Entry] = []
-            self.effects: list[Entry] = []
-            self.cuts: list[Crossing] = []
-            self.script: dict[str, list[Any]] | None = None
-            self.retiring = False
-        else:
-            self.root = parent.root
+
+    @property
+    def root(self) -> Tick:
+        """The tick of the agent itself, of which this may be a lane."""
+        tick = self
+        while tick._parent is not None:
+            tick = tick._parent
+        return tick
 
     # ── who and when ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -448,6 +416,8 @@ class Tick:
         if self._plain:
             raise PlainBehavior(self._member.agent.name, crossing)
         root = self.root
+        if root._asked is None:
+            root._asked, root.records, root.flying, root.effects, root.cuts = [], [], [], [], []
         if root.cuts:
             self._snapshot.gate.flush_cuts(root)
         self._ordinal += 1
@@ -484,9 +454,10 @@ class Tick:
 
     def lane(self, entry: Entry) -> Tick:
         """Return the tick of a sub-agent that this tick delegates to."""
-        lane = Tick(self._snapshot, self._member, self.number, self._inbox, self._receipts, self, f"{entry.at}.")
+        lane = Tick(self._snapshot, self._member, self.number, self._inbox, self._receipts)
+        lane._parent, lane._prefix, lane._at = self, f"{entry.at}.", f"{entry.at}.0"
         lane._task = _current_task()
-        lane.silent, lane.observations = self.silent, None
+        lane.silent = self.silent
         return lane
 
     def join(self, lane: Tick) -> None:
@@ -524,9 +495,10 @@ class Tick:
 
     def ends(self) -> None:
         """Be dead from now on; calls that stray tasks left in flight are given up."""
-        _silent.pop(self._task, None)
+        if _silent:
+            _silent.pop(self._task, None)
         self._task = None
-        for entry in self.flying if self._parent is None else ():
+        for entry in self.flying:
             if entry.scope is not None:
                 entry.scope.cancel()
 

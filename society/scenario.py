@@ -122,7 +122,7 @@ class Scenario:
             "limits": self.limits,
             "parameters": self.parameters,
             "policy": self.policy,
-            "events": self.events,
+            "events": [{"round": round, **event} for round, event in self.events],
             "measures": dict(self.measures),
             "seed": self.seed,
             "until": self.until,

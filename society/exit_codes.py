@@ -11,6 +11,8 @@ from typing import Final
 
 import attrs
 
+from society.lines import counted
+
 DONE: Final = 0
 FAILED: Final = 1
 WRONG: Final = 2
@@ -78,18 +80,14 @@ def of_run(
         in_doubt: Actions that may or may not have happened.
         signal: Number of the signal that ended the run, if one did.
     """
-    after = f"{outcome} after {_count(rounds, 'round')}"
+    after = f"{outcome} after {counted(rounds, 'round')}"
     code = OUTCOMES.get(outcome, FAILED)
     if code == INTERRUPTED and signal is not None:
         code = SIGNALS.get(signal, INTERRUPTED)
-    # That the last round was reached says nothing more than the outcome does.
-    holds = [Verdict(code, f"{after}: {reason}" if reason and outcome != "finished" else after)]
+    # Of a good end the outcome says enough.
+    holds = [Verdict(code, f"{after}: {reason}" if reason and code != DONE else after)]
     if failed_ticks and code == DONE:
-        holds.append(Verdict(FAILED, f"{after}, but {_count(failed_ticks, 'tick')} failed"))
+        holds.append(Verdict(FAILED, f"{after}, but {counted(failed_ticks, 'tick')} failed"))
     if in_doubt:
-        holds.append(Verdict(IN_DOUBT, f"{after}, with {_count(in_doubt, 'action')} in doubt"))
+        holds.append(Verdict(IN_DOUBT, f"{after}, with {counted(in_doubt, 'action')} in doubt"))
     return worst(holds)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

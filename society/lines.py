@@ -63,6 +63,11 @@ def cut(written: str, bound: int | None, way: str = "--full") -> str:
     return f"{written[:bound]}… +{len(written) - bound:,} characters, {way} shows all"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return `1 round`, `2 rounds`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def text(line: Iterable[Part]) -> str:
     """Return a line without its styles."""
     return "".join(part.text for part in line)

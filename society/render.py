@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
-from society.lines import BOUND, Layout, Line, Part, shown
+from society.lines import BOUND, Layout, Line, Part, counted, shown
 from society.saying import Letters, arguments, delivered, joined, said, value_part
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _heading(header: dict[str, Any], layout: Layout) -> Iterator[Line]:
         Part(f" · {shown(header['activation'])} · seed {header['seed']}"),
     ]
     yield from layout.wrapped(parts, 0)
-    names = [Part(f"{len(agents)} agents: " if len(agents) != 1 else "1 agent: ", "quiet")]
+    names = [Part(f"{counted(len(agents), 'agent')}: ", "quiet")]
     few = agents if len(agents) <= 12 else agents[:10]
     names += joined([Part(shown(name), "agent") for name in few])
     if len(few) < len(agents):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from society.lines import Part, bounded, cut, shown
+from society.lines import Part, bounded, counted, cut, shown
 from society.messages import WORLD
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ def delivered(events: Iterable[Event]) -> list[Part]:
     for event in events:
         if event.fields["kind"] in count and event.fields.get("message") is not None:
             count[event.fields["kind"]] += 1
-    sent = f"{count['send']:,} message{'' if count['send'] == 1 else 's'} sent"
+    sent = f"{counted(count['send'], 'message')} sent"
     lost = [f"{count[kind]:,} {kind}" for kind in ("refused", "undelivered") if count[kind]]
     return [Part(", ".join([sent, *lost]) if lost else f"{sent}, none refused", "quiet")]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -299,7 +300,7 @@ ASLEEP = BEGUN + (
     "async def live(tick): await tick.call('slow')\n"
 )
 BLOCKED = BEGUN + (
-    "@host.tool('slow')\ndef slow(): begun(); time.sleep(60)\nasync def live(tick): await tick.call('slow')\n"
+    "@host.tool('slow')\ndef slow(): begun(); time.sleep(20)\nasync def live(tick): await tick.call('slow')\n"
 )
 STUCK = BEGUN + "def live(tick):\n    begun()\n    while True: pass\n"
 
@@ -330,6 +331,34 @@ def test_a_second_signal_ends_the_process_at_once(code: str, tmp_path: Path) -> 
     assert process.returncode == 130
     assert "Traceback" not in out + err
     assert "exit 130: " in out + err
+
+
+def test_a_terminal_has_its_cursor_back_whatever_ended_the_run(tmp_path: Path) -> None:
+    file = scenario(tmp_path, BLOCKED)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "society", "run", str(file)],
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment(TERM="xterm", COLUMNS="20"),
+    )
+    os.close(theirs)
+    seen = b""
+    sent = 0
+    try:
+        while piece := os.read(ours, 65536):
+            seen += piece
+            # Once it is drawing, two signals: the tool's thread cannot be interrupted.
+            if sent < 2 and b"round" in seen and (tmp_path / "begun").exists():
+                process.send_signal(signal.SIGINT)
+                sent += 1
+    except OSError:
+        pass  # the other side is closed
+    os.close(ours)
+
+    assert process.wait(timeout=5) == 130
+    assert seen.rindex(b"\x1b[?25h") > seen.rindex(b"\x1b[?25l")
 
 
 # compare (P44).

@@ -6,6 +6,7 @@ from typing import Any
 
 from society.commands.options import Json, OnScreen, Settings, settings
 from society.exit_codes import DONE, WRONG, Verdict
+from society.lines import counted
 
 
 def check(*scenarios: str, set_: Settings = (), json: Json = False, screen: OnScreen) -> Verdict:
@@ -32,7 +33,7 @@ def check(*scenarios: str, set_: Settings = (), json: Json = False, screen: OnSc
                 screen.tell(f"{one['scenario']}: {one['name']} is sound: {one['says']}")
     if faulty:
         count = sum(len(one["faults"]) for one in found)
-        return Verdict(WRONG, f"{count} fault{'s' if count != 1 else ''} in {faulty} of {len(found)} scenarios")
+        return Verdict(WRONG, f"{counted(count, 'fault')} in {faulty} of {counted(len(found), 'scenario')}")
     return Verdict(DONE, "nothing is wrong")
 
 
@@ -50,9 +51,8 @@ def examined(given: str, settings: dict[str, Any]) -> dict[str, Any]:
         return {"scenario": given, "faults": [str(fault) for fault in faults.faults]}
     except ScenarioError as error:
         return {"scenario": given, "faults": [str(error)]}
-    agents, keys = len(loaded.agents), len(loaded.shared)
     says = (
-        f"{agents:,} agent{'s' if agents != 1 else ''}, {keys:,} key{'s' if keys != 1 else ''} in SHARED, "
-        f"{loaded.activation}, at most {loaded.max_ticks:,} rounds, seed {loaded.seed}, meaning {loaded.fingerprint}"
+        f"{counted(len(loaded.agents), 'agent')}, {counted(len(loaded.shared), 'key')} in SHARED, {loaded.activation}, "
+        f"at most {counted(loaded.max_ticks, 'round')}, seed {loaded.seed}, meaning {loaded.fingerprint}"
     )
     return {"scenario": given, "faults": [], "name": loaded.name, "says": says, "fingerprint": loaded.fingerprint}

@@ -312,7 +312,8 @@ class Gate:
                         f"{entry.what} was called from inside {blocker.what} of the same tick, which waits for it for ever. "
                         "Tools cannot call tools; use a sub-agent."
                     )
-                blocker.done = blocker.done or trio.Event()
+                if blocker.done is None:
+                    blocker.done = trio.Event()
                 await blocker.done.wait()
             elif unbegun and patience:
                 patience -= 1

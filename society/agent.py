@@ -34,7 +34,9 @@ def check_name(name: Any) -> str:
     if name == WORLD:
         raise ScenarioError(f"{WORLD!r} is the sender of scenario events; choose another name.")
     if name != name.strip() or _UNPRINTABLE.search(name):
-        raise ScenarioError(f"the name {name!r} has blanks around it or characters that cannot be shown; choose another.")
+        raise ScenarioError(
+            f"the name {name!r} has blanks around it or characters that cannot be shown; choose another."
+        )
     return name
 
 

@@ -209,7 +209,9 @@ class ToolFailed(ActionError):
     message: str
 
     def __str__(self) -> str:
-        return f"{self.tool} failed: {self.error}: {self.message}" if self.message else f"{self.tool} failed: {self.error}"
+        return (
+            f"{self.tool} failed: {self.error}: {self.message}" if self.message else f"{self.tool} failed: {self.error}"
+        )
 
 
 @attrs.define

@@ -17,14 +17,18 @@ def _whole(instance: Limits, attribute: attrs.Attribute[Any], value: Any) -> Non
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ScenarioError(f"limits.{attribute.name}: {value!r} is not a whole number of at least 1, or None for no bound.")
+        raise ScenarioError(
+            f"limits.{attribute.name}: {value!r} is not a whole number of at least 1, or None for no bound."
+        )
 
 
 def _seconds(instance: Limits, attribute: attrs.Attribute[Any], value: Any) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
-        raise ScenarioError(f"limits.{attribute.name}: {value!r} is not a number of seconds above 0, or None for no bound.")
+        raise ScenarioError(
+            f"limits.{attribute.name}: {value!r} is not a number of seconds above 0, or None for no bound."
+        )
 
 
 @attrs.frozen(kw_only=True)

@@ -119,5 +119,7 @@ def _by_function(function: MergeFunction, value: Value, contributions: Sequence[
             value = freeze(function(value, contribution), "the merged value")
         except Exception as error:  # the function is the scenario author's; whatever it raises ends the run (R9)
             kind, message = described(error)
-            raise MergeFailed(f"{getattr(function, '__name__', 'the merge function')} raised {kind}: {message}") from error
+            raise MergeFailed(
+                f"{getattr(function, '__name__', 'the merge function')} raised {kind}: {message}"
+            ) from error
     return value

@@ -97,7 +97,9 @@ def check(permit: Any, tool: str, arguments: Value) -> Permit:
         PermitError: It is missing, forged, used, or for something else.
     """
     if type(permit) is not Permit:
-        raise PermitError(tool, "called without a permit" if permit is None else "called with something that is no permit")
+        raise PermitError(
+            tool, "called without a permit" if permit is None else "called with something that is no permit"
+        )
     try:
         permit.spend(tool, arguments)
     except AttributeError as unmade:  # made by `object.__new__`: no gate ever saw it

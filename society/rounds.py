@@ -33,6 +33,7 @@ Look: TypeAlias = tuple[Sequence[Message], Sequence[Receipt]]
 Begun: TypeAlias = tuple[Tick, Any]
 """A tick whose plain behavior returned something to await, and that."""
 
+_current_task: Final = trio.lowlevel.current_task
 _HERE: Final = str(Path(__file__).parent)
 
 
@@ -48,8 +49,13 @@ class RoundUnderWay:
     """Whether the run itself is coming to an end, so that no tick may be concluded."""
     ended: Callable[[], None]
     """Called when a tick that made crossings has ended."""
-    ticks: int = 0
-    """Ticks of the round, in all."""
+    members: list[Member] = attrs.field(factory=list)
+    """Who ticks, in order of activation; the lists below go by the same places."""
+    numbers: list[int] = attrs.field(factory=list)
+    """Which tick of its agent in this round it is, from 1."""
+    looks: list[Look] = attrs.field(factory=list)
+    endings: list[Contribution | None] = attrs.field(factory=list)
+    """How each tick ended; None while it has not."""
     done: int = 0
     crossings: dict[tuple[str, int], list[Crossing]] = attrs.field(factory=dict)
     active: dict[Tick, None] = attrs.field(factory=dict)
@@ -60,76 +66,70 @@ class RoundUnderWay:
 
     async def at_once(self, members: Sequence[Member]) -> list[Contribution]:
         """Let all agents tick at the same time, on one snapshot; the nursery's end is the barrier (R2)."""
-        self.ticks = len(members)
-        ended: list[Contribution | None] = [None] * len(members)
+        self.members = list(members)
+        self.numbers = [1] * len(members)
+        self.endings = [None] * len(members)
         with paused():
-            looks = [self.snapshot.going.take(member.agent.name) for member in members]
+            self.looks = [self.snapshot.going.take(member.agent.name) for member in members]
         plain = [place for place, member in enumerate(members) if member.plain]
         with self._deadline():
             if len(plain) == len(members):
-                await self._plain_ones(members, looks, plain, ended, None)
+                await self._plain_ones(plain, None)
             else:
                 async with trio.open_nursery() as nursery:
-                    for place, member in enumerate(members):
-                        if not member.plain:
-                            nursery.start_soon(
-                                self._live, member, 1, looks[place], ended, place, name=member.agent.name
-                            )
-                    await self._plain_ones(members, looks, plain, ended, nursery)
-        return [found or not_begun(member, 1) for member, found in zip(members, ended, strict=True)]
+                    with paused():
+                        for place, member in enumerate(members):
+                            if not member.plain:
+                                nursery.start_soon(self._live, place, name=member.agent.name)
+                        # Two batches of the scheduler: every task has had its first step, which for many is the last.
+                        await trio.lowlevel.checkpoint()
+                        await trio.lowlevel.checkpoint()
+                    await self._plain_ones(plain, nursery)
+        return [ending or self._not_begun(place) for place, ending in enumerate(self.endings)]
 
     async def in_turn(self, members: Sequence[Member]) -> list[Contribution]:
         """Let agents tick one after another; what each contributes counts before the next one looks (Q2)."""
-        self.ticks = len(members)
+        self.members = list(members)
         going, turns = self.snapshot.going, dict[str, int]()
-        counted: list[Contribution] = []
         with self._deadline():
             for place, member in enumerate(members):
                 if place % PATIENCE == 0 or not member.plain or self.timeout is not None:
                     await trio.lowlevel.checkpoint()
-                name = member.agent.name
-                number = turns[name] = turns.get(name, 0) + 1
-                look = going.take(name)
-                ended: list[Contribution | None] = [None]
+                self._next(place, turns)
                 try:
-                    begun = self._plain(member, number, look, ended, 0) if member.plain else None
+                    begun = self._plain(place) if member.plain else None
                     if begun is not None or not member.plain:
-                        await self._live(member, number, look, ended, 0, begun)
+                        await self._live(place, begun)
                 finally:  # the deadline cancels this tick, which counts as late; those behind it do not begin
-                    if ended[0] is not None:
-                        counted.append(ended[0])
-                        going.add(ended[0])
+                    ending = self.endings[place]
+                    if ending is not None:
+                        going.add(ending)
                 if going.broken is not None or self.broken():
-                    return counted
-        for member in members[len(counted) :]:
-            name = member.agent.name
-            number = turns[name] = turns.get(name, 0) + 1
-            going.take(name)
-            counted.append(not_begun(member, number))
-            going.add(counted[-1])
-        return counted
+                    return [ending for ending in self.endings if ending is not None]
+        for place in range(len(self.endings), len(members)):
+            self._next(place, turns)
+            going.add(self._not_begun(place))
+        return [ending or self._not_begun(place) for place, ending in enumerate(self.endings)]
+
+    def _next(self, place: int, turns: dict[str, int]) -> None:
+        name = self.members[place].agent.name
+        turns[name] = turns.get(name, 0) + 1
+        self.numbers.append(turns[name])
+        self.looks.append(self.snapshot.going.take(name))
+        self.endings.append(None)
+
+    def _not_begun(self, place: int) -> Contribution:
+        """Return the ending of a tick that the round's deadline left no time to begin."""
+        return Contribution(self.members[place].agent.name, self.numbers[place], "late", waiting_for="its turn")
 
     def _deadline(self) -> trio.CancelScope:
         if self.timeout is not None:
             self.scope.deadline = trio.current_time() + self.timeout
         return self.scope
 
-    def _begun(self, member: Member, number: int, look: Look) -> Tick:
-        tick = Tick(self.snapshot, member, number, *look)
-        if self.script:
-            tick.script = self.script.pop((member.agent.name, number), None)
-        return tick
-
     # ── one tick ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _plain_ones(
-        self,
-        members: Sequence[Member],
-        looks: Sequence[Look],
-        places: Sequence[int],
-        ended: list[Contribution | None],
-        nursery: trio.Nursery | None,
-    ) -> None:
+    async def _plain_ones(self, places: Sequence[int], nursery: trio.Nursery | None) -> None:
         """Call plain behaviors where they stand: a task would cost more than most of them do."""
         timed = self.timeout is not None
         await trio.lowlevel.checkpoint()
@@ -137,72 +137,78 @@ class RoundUnderWay:
             for done, place in enumerate(places):
                 if done % PATIENCE == PATIENCE - 1 or timed:
                     await trio.lowlevel.checkpoint()
-                member, look = members[place], looks[place]
-                begun = self._plain(member, 1, look, ended, place)
+                begun = self._plain(place)
                 if begun is None:
                     continue
                 if nursery is None:
                     break
-                nursery.start_soon(self._live, member, 1, look, ended, place, begun, name=member.agent.name)
+                nursery.start_soon(self._live, place, begun, name=self.members[place].agent.name)
             else:
                 return
         async with trio.open_nursery() as rest:  # a plain function returned an awaitable
-            rest.start_soon(self._live, member, 1, look, ended, place, begun, name=member.agent.name)
-            await self._plain_ones(members, looks, places[done + 1 :], ended, rest)
+            rest.start_soon(self._live, place, begun, name=self.members[place].agent.name)
+            await self._plain_ones(places[done + 1 :], rest)
 
-    def _plain(
-        self, member: Member, number: int, look: Look, ended: list[Contribution | None], place: int
-    ) -> Begun | None:
+    def _begun(self, place: int) -> Tick:
+        member, number = self.members[place], self.numbers[place]
+        inbox, receipts = self.looks[place]
+        tick = Tick(self.snapshot, member, number, inbox, receipts)
+        if self.script:
+            tick.script = self.script.pop((member.agent.name, number), None)
+        tick._task = _current_task()
+        return tick
+
+    def _plain(self, place: int) -> Begun | None:
         """Run a plain behavior; return what there is to await, if it gave something."""
-        tick = self._begun(member, number, look)
-        tick.begins(plain=True)
+        tick = self._begun(place)
+        tick._plain = True
         try:
-            result = member.agent.behavior(tick)
+            result = tick._member.agent.behavior(tick)
             if result is not None and hasattr(result, "__await__"):
+                tick._plain = False
                 return tick, result
-            ended[place] = self._well(tick)
+            self.endings[place] = self._well(tick)
         except BaseException as error:
-            ended[place] = self._failed(tick, error)
+            self.endings[place] = self._failed(tick, error)
         tick.ends()
         self.done += 1
         return None
 
-    async def _live(
-        self,
-        member: Member,
-        number: int,
-        look: Look,
-        ended: list[Contribution | None],
-        place: int,
-        begun: Begun | None = None,
-    ) -> None:
+    async def _live(self, place: int, begun: Begun | None = None) -> None:
         """Run a behavior to its end in a task, and conclude its tick with however it ended."""
-        tick, awaitable = begun if begun is not None else (self._begun(member, number, look), None)
+        tick = self._begun(place) if begun is None else begun[0]
         self.active[tick] = None
-        tick.begins(plain=False)
-        contribution: Contribution | None = None
+        ending: Contribution | None = None
         try:
-            if begun is None:
-                agent = member.agent
-                if agent.observe:
-                    await self._observe(tick, agent.observe)
+            if begun is not None:
+                tick._task = _current_task()
+                await begun[1]
+            else:
+                member = tick._member
+                if member.agent.observe:
+                    await self._observe(tick, member.agent.observe)
                 tick._plain = member.calls_plain
-                awaitable = agent.behavior(tick)
+                awaitable = member.agent.behavior(tick)
                 tick._plain = False
-            if awaitable is not None and hasattr(awaitable, "__await__"):
-                await awaitable
-            contribution = self._well(tick)
+                if not member.calls_plain or hasattr(awaitable, "__await__"):
+                    await awaitable
+            ending = self._well(tick)
         except trio.Cancelled:
-            contribution = self._cancelled(tick)
+            ending = self._cancelled(tick)
             raise
         except BaseException as error:
             if any(isinstance(leaf, trio.Cancelled) for leaf in leaves(error)):
-                contribution = self._cancelled(tick)
+                ending = self._cancelled(tick)
                 await trio.lowlevel.checkpoint_if_cancelled()
-            contribution = self._failed(tick, error)
+            ending = self._failed(tick, error)
         finally:
-            self._conclude(tick, contribution)
-            ended[place] = contribution
+            del self.active[tick]
+            tick.ends()
+            if ending is not None:
+                self.endings[place] = ending
+                self.done += 1
+                if tick._asked is not None:
+                    self._conclude(tick, ending)
 
     async def _observe(self, tick: Tick, sensors: Sequence[str]) -> None:
         """Read what the agent observes, all at once, before its behavior runs."""
@@ -244,24 +250,13 @@ class RoundUnderWay:
             return late(tick)
         return None
 
-    def _conclude(self, tick: Tick, contribution: Contribution | None) -> None:
-        tick.ends()
-        del self.active[tick]
-        if contribution is None:
-            return
-        self.done += 1
+    def _conclude(self, tick: Tick, ending: Contribution) -> None:
+        """Keep the crossings of a tick; arrival order means nothing, within a tick the ordinal counts."""
         if tick.records:
             if len(tick.records) > 1:
-                # Arrival order means nothing: within a tick, what counts is the ordinal.
                 tick.records.sort(key=lambda record: order(record.at))
-            self.crossings[contribution.agent, contribution.tick] = tick.records
-        if tick._asked is not None:
-            self.ended()
-
-
-def not_begun(member: Member, number: int) -> Contribution:
-    """Return the ending of a tick that the round's deadline left no time to begin."""
-    return Contribution(member.agent.name, number, "late", waiting_for="its turn")
+            self.crossings[ending.agent, ending.tick] = tick.records
+        self.ended()
 
 
 def late(tick: Tick) -> Contribution:

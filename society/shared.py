@@ -46,7 +46,9 @@ class Shared:
         if isinstance(value, str) and value not in MERGE_RULES:
             raise ScenarioError(f"merge rule {value!r} is not known.{suggestion(value, MERGE_RULES)}")
         if not isinstance(value, str) and not callable(value):
-            raise ScenarioError(f"merge: {value!r} is neither the name of a rule nor a function of (value, contribution).")
+            raise ScenarioError(
+                f"merge: {value!r} is neither the name of a rule nor a function of (value, contribution)."
+            )
 
     def __attrs_post_init__(self) -> None:
         try:

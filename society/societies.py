@@ -181,7 +181,7 @@ class AsyncSociety:
         self._started = False
         self._running = False
         self._end: End | None = None
-        self._last: tuple[Barrier, Closed] | None = None
+        self._last: Past | None = None
         self._left_open: list[Any] = []
         self._measured: dict[str, list[Any]] = {}
         self._scope: trio.CancelScope | None = None
@@ -264,7 +264,7 @@ class AsyncSociety:
         way = self._under_way
         if way is None:
             return self.state.round, 0, 0
-        return way.snapshot.round, way.done, way.ticks
+        return way.snapshot.round, way.done, len(way.members)
 
     @property
     def trace(self) -> Trace:
@@ -564,7 +564,7 @@ class AsyncSociety:
         gate.put(barrier)
         self._telling.add(story.tell(going.before, barrier, way.crossings, closed))
         self.state = after
-        self._last = barrier, closed
+        self._last = past(barrier, closed, after, self._quiet)
         gate.open.clear()
         gate.late = []
 
@@ -601,38 +601,21 @@ class AsyncSociety:
 
     def _over(self, max_ticks: int) -> End | None:
         """Return the outcome that holds at the last barrier, if one does (R14)."""
-        assert self._last is not None
-        barrier, closed = self._last
-        if closed.conflict is not None:
-            return End(outcome="conflict", reason=f"shared.{closed.conflict_key}: {closed.conflict}")
-        failed = [contribution for contribution in barrier.ticks if contribution.ending == "failed"]
-        if failed and self.on_error == "stop":
-            first = failed[0]
-            where = f" ({first.where})" if first.where else ""
-            more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
-            return End(outcome="failed", reason=f"{first.agent} in round {barrier.round}: {first.error}{where}{more}")
+        last = self._last
+        assert last is not None
+        if last.conflict is not None:
+            return End(outcome="conflict", reason=last.conflict)
+        if last.failed is not None and self.on_error == "stop":
+            return End(outcome="failed", reason=last.failed)
         if self._until is not None and self._until(self.view()) is True:
-            return End(outcome="satisfied", reason=f"until holds after round {barrier.round}")
-        if self._quiet and self._is_quiet(barrier, closed):
-            return End(
-                outcome="quiet", reason=f"nothing was written in round {barrier.round}, and nothing is in flight"
-            )
+            return End(outcome="satisfied", reason=f"until holds after round {self.state.round}")
+        if self._quiet and last.was_quiet and not any(round > self.state.round for round in self._events):
+            return End(outcome="quiet", reason=f"round {self.state.round} wrote nothing, and nothing is in flight")
         if not self.state.live:
             return End(outcome="finished", reason="everybody has left")
         if self.state.round >= max_ticks:
             return End(outcome="finished", reason=f"{self.state.round} rounds were reached")
         return None
-
-    def _is_quiet(self, barrier: Barrier, closed: Closed) -> bool:
-        """Nothing in flight (messages, events to come) and nothing written: SHARED, memories, public state, births."""
-        if self.state.inboxes or any(round > self.state.round for round in self._events):
-            return False
-        wrote = any(
-            contribution.state or contribution.gone or contribution.public or contribution.public_gone
-            for contribution in barrier.ticks
-        )
-        spoke = any(did[0] != "note" for contribution in barrier.ticks for did in contribution.did)
-        return not (wrote or spoke or barrier.events)
 
     def _result(self, end: End) -> RunResult:
         return RunResult(
@@ -679,6 +662,38 @@ class AsyncRuntime:
     @property
     def society(self) -> AsyncSociety:
         return self._society
+
+
+@attrs.frozen
+class Past:
+    """What is remembered of the last round, to tell which outcome holds after it."""
+
+    conflict: str | None
+    failed: str | None
+    was_quiet: bool
+
+
+def past(barrier: Barrier, closed: Closed, after: State, asked_for_quiet: bool) -> Past:
+    """Return what decides on the outcome. Not the round itself: it would live on through the whole next one."""
+    conflict = None if closed.conflict is None else f"shared.{closed.conflict_key}: {closed.conflict}"
+    failed = [contribution for contribution in barrier.ticks if contribution.ending == "failed"]
+    told = None
+    if failed:
+        first = failed[0]
+        where = f" ({first.where})" if first.where else ""
+        more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
+        told = f"{first.agent} in round {barrier.round}: {first.error}{where}{more}"
+    return Past(conflict, told, asked_for_quiet and wrote_nothing(barrier) and not after.inboxes)
+
+
+def wrote_nothing(barrier: Barrier) -> bool:
+    """Tell whether a round wrote nothing at all: no message, no SHARED, no memory, no public state, no birth (R14)."""
+    for contribution in barrier.ticks:
+        if contribution.state or contribution.gone or contribution.public or contribution.public_gone:
+            return False
+        if any(did[0] != "note" for did in contribution.did):
+            return False
+    return not barrier.events
 
 
 # ── declarations ────────────────────────────────────────────────────────────────────────────────────────────────────────

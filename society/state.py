@@ -119,7 +119,9 @@ def first_state(agents: Sequence[Agent], shared: Mapping[str, Shared]) -> State:
         seen: set[str] = set()
         for index, name in enumerate(names):
             if name in seen:
-                raise ScenarioError(f"agents[{index}].name: {name!r} is taken by an earlier agent; messages are addressed by name.")
+                raise ScenarioError(
+                    f"agents[{index}].name: {name!r} is taken by an earlier agent; messages are addressed by name."
+                )
             seen.add(name)
     return State(
         names=names,

@@ -103,7 +103,9 @@ WAIT: Final = Wait.WAIT
 
 
 def _refuses(self: object, *_args: object, **_kwargs: object) -> NoReturn:
-    raise TypeError(f"this {type(self).__name__} is frozen: others may be looking at it. `plain(value)` gives a free copy.")
+    raise TypeError(
+        f"this {type(self).__name__} is frozen: others may be looking at it. `plain(value)` gives a free copy."
+    )
 
 
 class FrozenDict(dict[str, Any]):

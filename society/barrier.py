@@ -16,7 +16,7 @@ import attrs
 
 from society.merge import MergeFailed, fold_contributions
 from society.messages import WORLD, Message, Receipt
-from society.records import Barrier, Contribution, Crossing, Intent, Result, Settlement
+from society.records import Barrier, Contribution, Crossing, Intent, Result, Settlement, order
 from society.state import Action, State, Terms, action_of
 from society.tally import tally
 from society.values import EMPTY, FrozenDict, Value
@@ -391,7 +391,8 @@ class RoundInProgress:
 def effects(crossings: Sequence[Crossing]) -> list[Action]:
     """Return the actions of a tick that were started, in canonical order, with how each ended."""
     actions: dict[str, Action] = {}
-    for record in crossings:
+    # Reading calls overlap, so records arrive in any order; what is told of them does not.
+    for record in sorted(crossings, key=lambda record: order(record.at)):
         if isinstance(record, Intent):
             actions.setdefault(record.id, action_of(record, "in_doubt"))
     for record in crossings:

@@ -43,7 +43,7 @@ class SharedWidth:
         self.narrowed += 1
         if self._slots.bound == math.inf:
             self._enough = max(self._slots.in_flight, 1)
-        self._set(max(1, int(min(self._slots.bound, self._slots.in_flight)) // 2))
+        self._set(max(1, min(self._slots.bound, self._slots.in_flight) // 2))
 
     def eased(self) -> None:
         """A call went well."""

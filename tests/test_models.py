@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -206,3 +208,11 @@ def test_a_broken_file_of_replies_is_refused_with_its_place(tmp_path: Path, text
         load_replies(path)
     with pytest.raises(ScenarioError, match="cannot be read"):
         load_replies(tmp_path / "absent.toml")
+
+
+def test_nothing_but_a_call_loads_the_sdk() -> None:
+    code = (
+        "import sys, society.act, society.sync; from society.anthropic_model import AnthropicModel; AnthropicModel('m');"
+        "sys.exit('anthropic' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": "."}, check=False).returncode == 0

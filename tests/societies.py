@@ -15,12 +15,13 @@ import trio
 from hypothesis import strategies as st
 
 from schedules import Delays
-from society import Agent, AsyncHost, AsyncSociety, Limits, Shared, Society
+from society import Agent, AsyncHost, AsyncSociety, Limits, Shared, Society, story
 from society.barrier import fold
 from society.codec import ORIGIN, encode, scan, sum_of
 from society.declare import declared
 from society.errors import SocietyError, ToolFailed
-from society.records import Barrier, Start
+from society.records import Barrier, End, Opening, Start
+from society.telling import Telling
 
 # ── small ones ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -97,19 +98,28 @@ def keeping(town: AsyncSociety, delays: Delays | None = None) -> Kept:
     return journal
 
 
-def refolded(records: Iterable[Any]) -> Any:
-    """Return the state that the records of a run come to, folded without its code."""
+def refolded(records: Iterable[Any]) -> tuple[Any, bytes]:
+    """Return the state that the records of a run come to, and its trace, folded and told without its code."""
     terms = state = None
+    told = Telling()
     crossings: dict[tuple[str, int], list[Any]] = {}
+    last = None
     for record in records:
-        if isinstance(record, Start):
-            terms, state = declared(record)
-        elif isinstance(record, Barrier):
-            state = fold(state, terms, record, crossings).after  # type: ignore[arg-type]
-            crossings = {}
-        elif hasattr(record, "at"):
-            crossings.setdefault((record.agent, record.tick), []).append(record)
-    return state
+        match record:
+            case Start():
+                terms, state = declared(record)
+                told.begin(record)
+            case Opening():
+                told.add(story.opening(record))
+            case Barrier():
+                closed = fold(state, terms, record, crossings)  # type: ignore[arg-type]
+                told.add(story.tell(state, record, crossings, closed))  # type: ignore[arg-type]
+                state, crossings = closed.after, {}
+            case End():
+                last = record
+            case _ if hasattr(record, "at"):
+                crossings.setdefault((record.agent, record.tick), []).append(record)
+    return state, told.told(last, state.round)  # type: ignore[union-attr]
 
 
 # ── random ones ─────────────────────────────────────────────────────────────────────────────────────────────────────────

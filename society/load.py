@@ -100,6 +100,7 @@ def load_scenario(
         fingerprint=fingerprint(meaning),
         inputs=tuple(files.inputs),
         code=code.module if code else None,
+        behaviors=tuple(vars(code.module)[function] for function in code.functions()) if code else (),
         settings=settings,
         again=again,
         **parts,

@@ -23,7 +23,7 @@ from society.errors import ScenarioError
 from society.files import Files
 from society.locate import Path as KeyPath
 from society.report import Report
-from society.tables import AgentTable
+from society.tables import MOST, AgentTable
 from society.values import freeze
 
 
@@ -115,8 +115,8 @@ def _count(count: int | str, path: KeyPath, ground: Ground) -> int:
         ground.report.unknown(path, "unknown parameter", key, ground.parameters)
         return 0
     value = ground.parameters[key]
-    if type(value) is not int or value < 0:
-        ground.report.add(path, f"{count} is {value!r}", expected="a whole number of at least 0 there")
+    if type(value) is not int or not 0 <= value <= MOST:
+        ground.report.add(path, f"{count} is {value!r}", expected=f"a whole number from 0 to {MOST:,} there")
         return 0
     return value
 

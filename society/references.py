@@ -113,8 +113,8 @@ def _chosen(names: Iterable[str], path: Path, there: Mapping[str, AsyncHost], kn
 
 def events_of(
     tables: Iterable[EventTable], shared: Mapping[str, Shared], tables_shared: Mapping[str, Any], known: Known
-) -> tuple[tuple[int, FrozenDict], ...]:
-    """Return (round, event) in the order of the file; an event is `{"share": {…}}` or `{"send": {…}}`."""
+) -> tuple[FrozenDict, ...]:
+    """Return what the world does, in the order of the file: `{"round", "share"}` or `{"round", "send"}`."""
     events = []
     for table in tables:
         path: Path = ("events", table.index)
@@ -122,15 +122,15 @@ def events_of(
             send = table.send
             if not known.is_agent(send.to):
                 known.report.unknown((*path, "send", "to"), "unknown agent", send.to, sorted(known.names))
-            body = FrozenDict({"to": send.to, "kind": send.kind, "body": send.body})
-            events.append((table.round, FrozenDict({"send": body})))
+            sent = FrozenDict({"to": send.to, "kind": send.kind, "body": send.body})
+            events.append(FrozenDict({"round": table.round, "send": sent}))
         for key, value in (table.share or {}).items():
             if key not in tables_shared:
                 known.report.unknown((*path, "share", key), "unknown SHARED key", key, tables_shared)
             elif key in shared:
                 _check_share(key, value, shared[key], (*path, "share", key), known.report)
         if table.share is not None:
-            events.append((table.round, FrozenDict({"share": table.share})))
+            events.append(FrozenDict({"round": table.round, "share": table.share}))
     return tuple(events)
 
 

@@ -42,13 +42,13 @@ class Scenario:
     hosts: Mapping[str, list[AsyncHost]]
     """By the agents' names."""
     every_host: tuple[AsyncHost, ...]
-    """Those of the code file; agents that are born during a run have all of them."""
+    """Those of the code file. Where no agent names its own, agents that are born during a run have all of them, too."""
     shared: Mapping[str, Shared]
     limits: Limits
     parameters: Mapping[str, Any]
     policy: Policy
-    events: tuple[tuple[int, FrozenDict], ...]
-    """(round, event) in the order of the file; an event is `{"share": {…}}` or `{"send": {…}}`."""
+    events: tuple[FrozenDict, ...]
+    """What the world does, in the order of the file: `{"round", "share"}` or `{"round", "send"}`."""
     measures: Mapping[str, Callable[..., Any]]
     until: Callable[..., Any] | None
     on_error: str
@@ -60,6 +60,8 @@ class Scenario:
     inputs: tuple[Input, ...]
     """The scenario file first, then the files it used."""
     code: ModuleType | None
+    behaviors: tuple[Callable[..., Any], ...]
+    """The functions of the code file: what agents that are born may do."""
     settings: Mapping[str, Any]
     """What was set from outside, by path."""
     again: Callable[..., Scenario]
@@ -108,21 +110,24 @@ class Scenario:
         self.is_used = True
         from society.societies import AsyncSociety, Society
 
-        parts = self._parts(hosts) | {"approver": approver, "asker": asker, "store": store, "model": model}
+        parts = self._parts(hosts, activation) | {"approver": approver, "asker": asker, "store": store, "model": model}
         given = {key: value for key, value in parts.items() if value is not None}
         if activation == "synchronized":
             return AsyncSociety(self.agents, **given)
         return Society(self.agents, activation=activation, **given)
 
-    def _parts(self, hosts: Any) -> dict[str, Any]:
+    def _parts(self, hosts: Any, activation: str) -> dict[str, Any]:
         return {
+            "meaning": {**self.meaning, "activation": activation},
+            "code": {one.name: one.sha256 for one in self.inputs if one.path.suffix == ".py"},
+            "behaviors": self.behaviors,
             "name": self.name,
             "hosts": hosts,
             "shared": dict(self.shared),
             "limits": self.limits,
             "parameters": self.parameters,
             "policy": self.policy,
-            "events": [{"round": round, **event} for round, event in self.events],
+            "events": self.events,
             "measures": dict(self.measures),
             "seed": self.seed,
             "until": self.until,
@@ -130,7 +135,8 @@ class Scenario:
             "quiet": self.quiet,
         }
 
-    def _hosts(self, tools: Mapping[str, Any], sensors: Mapping[str, Any]) -> dict[str, list[AsyncHost]]:
+    def _hosts(self, tools: Mapping[str, Any], sensors: Mapping[str, Any]) -> Any:
+        """Return one list for all where all have the same, so that newborns have it too; else one for each, and each group."""
         there = list({id(host): host for hosts in (*self.hosts.values(), self.every_host) for host in hosts}.values())
         for what, fakes, known in (
             ("tool", tools, {name for host in there for name in host.tools}),
@@ -140,7 +146,10 @@ class Scenario:
                 if name not in known:
                     raise UnknownTool(what, name, tuple(sorted(known)))
         twins = {id(host): _with_fakes(host, tools, sensors) for host in there}
-        return {name: [twins[id(host)] for host in hosts] for name, hosts in self.hosts.items()}
+        if all(list(hosts) == list(self.every_host) for hosts in self.hosts.values()):
+            return [twins[id(host)] for host in self.every_host]
+        found = {name: [twins[id(host)] for host in hosts] for name, hosts in self.hosts.items()}
+        return {agent.group: found[agent.name] for agent in self.agents if agent.group is not None} | found
 
 
 def _with_fakes(host: AsyncHost, tools: Mapping[str, Any], sensors: Mapping[str, Any]) -> AsyncHost:

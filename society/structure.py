@@ -20,7 +20,7 @@ from society.errors import ScenarioError, ValueRefused, nearest
 from society.limits import Limits
 from society.locate import Path
 from society.report import ABSENT, TEXT, Report
-from society.tables import HOMES, AtLeast, Free, Misfit, Number, ScenarioTable, SharedTable
+from society.tables import HOMES, MOST, AtLeast, Free, Misfit, Number, ScenarioTable, SharedTable
 from society.values import freeze
 
 ZONE: Final = "a time with its zone, 2026-10-25T02:30:00Z, or a text in quotes"
@@ -187,6 +187,8 @@ def _number(value: Any) -> int | str:
         return value
     if isinstance(value, str):
         raise _Wrong(expected='a whole number of at least 0, or "parameters.KEY"', found=value)
+    if type(value) is int and value > MOST:
+        raise _Wrong(expected=f"at most {MOST:,} agents", found=value)
     return _whole(value, 0)
 
 

@@ -41,6 +41,9 @@ class Misfit(Exception):
         """Keys whose absence is what is wrong."""
 
 
+MOST: Final = 10_000_000
+"""Agents that one entry may stand for. More is a slip, and would only end when memory does."""
+
 Positive = Annotated[int, AtLeast(1)]
 Whole = Annotated[int, AtLeast(-(2**63))]
 Value = Annotated[Any, Free()]

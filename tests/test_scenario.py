@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from society.errors import Fault, ScenarioFaults, UnknownTool
 from society.load import load_scenario
@@ -137,8 +138,8 @@ def test_a_scenario_says_who_takes_part_and_what_holds(folder: Folder) -> None:
     assert (town.shared["status"].initial, town.shared["status"].merge) == ("open", "last")
     assert [len(town.hosts[agent.name]) for agent in town.agents] == [1, 0, 0, 0, 1, 1]
     assert town.events == (
-        (3, {"share": {"status": "closed"}}),
-        (2, {"send": {"to": "citizen-2", "kind": "hint", "body": {"text": "hm"}}}),
+        {"round": 3, "share": {"status": "closed"}},
+        {"round": 2, "send": {"to": "citizen-2", "kind": "hint", "body": {"text": "hm"}}},
     )
     assert list(town.measures) == ["highest", "mood"]
     assert [one.name for one in town.inputs] == ["town.toml", "town.py"]
@@ -303,7 +304,7 @@ def test_a_missing_file_is_told_with_the_path_tried_and_the_setting(folder: Fold
     assert (told.line, told.path) == (1, "code")
     assert str(folder.path / "lib" / "twon.py") in told.message
     with pytest.raises(ScenarioFaults, match=r"there is no file .*nowhere\.toml"):
-        load_scenario(folder.path / r"nowhere\.toml")
+        load_scenario(folder.path / "nowhere.toml")
 
 
 def test_files_are_found_from_the_scenarios_folder_wherever_one_stands(
@@ -572,3 +573,116 @@ def test_a_scenario_reads_the_same_in_any_locale(folder: Folder) -> None:
     }
 
     assert seen == {"\n".join([load_scenario(path).fingerprint, name, name, name])}
+
+
+LIVE = """
+from society.host import AsyncHost
+
+local = AsyncHost()
+calls = []
+
+@local.sensor("mood")
+def mood(): return "real"
+
+@local.tool("restart")
+def restart(service): return {"by": "real"}
+
+async def analyst(tick):
+    tick.share("moods", tick.observed["mood"])
+    tick.share("done", (await tick.call("restart", service="web"))["by"])
+    for message in tick.inbox:
+        tick.share("heard", f"{message.sender}: {message.kind}")
+    calls.append(tick.round)
+    tick.share("calls", len(calls))
+    tick.share("tokens", len(tick.parameters["token"]))
+
+def tries(agent): return 1
+"""
+LIVE_TOML = """\
+code = "town.py"
+until = 'size(shared.heard) > 0 && round >= parameters.least'
+[parameters]
+least = 1
+token = { env = "TOKEN" }
+[shared]
+moods = { initial = [], merge = "append" }
+done = { initial = [], merge = "append" }
+heard = { initial = [], merge = "append" }
+calls = 0
+tokens = 0
+[[agents]]
+name = "analyst"
+behavior = "analyst"
+observe = ["mood"]
+[[events]]
+round = 2
+send = { to = "analyst", kind = "hint" }
+[[measures]]
+name = "moods"
+value = "moods"
+[[measures]]
+name = "tries"
+value = "tries"
+per = "agent"
+"""
+
+
+def _live(folder: Folder, **given: Any) -> Scenario:
+    folder.write("town.py", LIVE)
+    return folder.load(LIVE_TOML, environ={"TOKEN": "hush-hush"}, **given)
+
+
+@pytest.mark.parametrize("activation", ["synchronized", "sequential", "shuffled"])
+def test_a_scenario_runs_under_every_activation(folder: Folder, activation: str) -> None:
+    scenario = _live(folder)
+
+    result = trio.run(scenario.society(activation=activation).run, scenario.max_ticks)
+
+    assert (result.outcome, result.rounds) == ("satisfied", 2)
+    assert result.shared["heard"] == ["world: hint"]
+    assert result.shared["moods"] == ["real", "real"]
+    assert result.measures["moods"] == [0, 1, 2]
+    assert result.trace is not None
+    assert result.trace.header["activation"] == activation
+    assert result.trace.header["scenario"] == "town"
+
+
+def test_fakes_take_the_place_of_tools_and_sensors(folder: Folder) -> None:
+    fakes: Any = {"tools": {"restart": lambda service: {"by": service}}, "sensors": {"mood": lambda: "fake"}}
+
+    result = trio.run(_live(folder).society(**fakes).run, 1)
+
+    assert result.shared["moods"] == ["fake"]
+    assert result.shared["done"] == ["web"]
+
+
+def test_each_society_of_a_scenario_has_its_code_run_afresh(folder: Folder) -> None:
+    scenario = _live(folder)
+
+    results = [trio.run(scenario.society().run, 5) for _ in range(2)]
+
+    assert [result.shared["calls"] for result in results] == [2, 2]
+    assert results[0].trace == results[1].trace or results[0].trace.digest == results[1].trace.digest
+
+
+def test_another_seed_makes_another_society(folder: Folder) -> None:
+    scenario = folder.load('code = "town.py"\nparameters.n = 2\n' + ONE + '[[agents]]\nfrom = "grid"\n')
+    town = scenario.society(seed=3)
+
+    assert town.seed == 3
+    assert town.agents[1].state != scenario.agents[1].state
+
+
+def test_a_run_records_the_meaning_and_the_code_and_no_secret(folder: Folder) -> None:
+    """J7."""
+    town = _live(folder).society(activation="sequential")
+    result = trio.run(town.run, 5)
+    start = town.start_record()
+
+    assert result.outcome == "satisfied"
+    assert start.meaning["parameters.least"] == 1
+    assert start.meaning["activation"] == "sequential"
+    assert list(start.code) == ["town.py"]
+    assert result.shared["tokens"] == len("hush-hush")
+    assert result.trace is not None
+    assert "hush-hush" not in repr(start) + result.trace.data.decode()

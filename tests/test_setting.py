@@ -56,7 +56,7 @@ def test_a_setting_names_a_key_of_the_file_or_a_parameter(town: Path) -> None:
     assert _set(town, "limits.tool_timeout", 2.0).limits.tool_timeout == 2.0
     assert len(_set(town, "agents.citizen.count", 4).agents) == 4
     assert _set(town, "agents.citizen.state.mood", 2).agents[1].state == {"mood": 2}
-    assert _set(town, "events.0.round", 5).events[0][0] == 5
+    assert _set(town, "events.0.round", 5).events[0]["round"] == 5
     assert _set(town, "measures.open.name", "m").measures.keys() == {"m"}
 
 

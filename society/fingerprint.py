@@ -35,7 +35,12 @@ def fingerprint(meaning: Mapping[str, Any]) -> str:
     return hashlib.sha256(_encode(sorted(meaning.items()))).hexdigest()
 
 
-def meaning_of(table: ScenarioTable, name: str, populations: Mapping[int, Sequence[Agent]]) -> dict[str, Any]:
+def meaning_of(
+    table: ScenarioTable,
+    name: str,
+    populations: Mapping[int, Sequence[Agent]],
+    topology: Mapping[str, Sequence[str]] | None = None,
+) -> dict[str, Any]:
     """Return the meaning of a scenario file.
 
     Args:
@@ -57,6 +62,10 @@ def meaning_of(table: ScenarioTable, name: str, populations: Mapping[int, Sequen
     meaning["agents"] = [entry.label for entry in table.agents]
     for entry in table.agents:
         meaning |= _agent(entry, populations.get(entry.index, ()))
+    if table.topology is not None:
+        meaning |= {"topology.graph": table.topology.graph, "topology.group": table.topology.group}
+        meaning |= _values("topology.options", table.topology.options)
+        meaning["topology.edges"] = hashlib.sha256(_encode(topology)).hexdigest()
     for number, event in enumerate(table.events):
         meaning |= _event(f"events[{number}]", event)
     meaning["measures"] = [measure.name for measure in table.measures]

@@ -34,6 +34,7 @@ from society.scenario import Scenario
 from society.setting import with_settings
 from society.structure import structured
 from society.tables import ScenarioTable
+from society.topology import topology_of
 
 _AT: Final = re.compile(r"(?P<why>.*) \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)", re.DOTALL)
 
@@ -62,6 +63,10 @@ def load_scenario(
     code = _code(table, files, report)
     ground = Ground(report=report, code=code, files=files, parameters=table.parameters, seed=table.seed)
     populations = populate(table.agents, ground)
+    # A graph of which something was left out would only fail a second time.
+    is_graph_whole = not any(out[0] == "topology" for out in left_out)
+    everyone = [agent for some in populations.values() for agent in some]
+    topology = topology_of(table.topology, everyone, ground) if is_graph_whole else None
     parts = _parts(
         table,
         populations,
@@ -80,7 +85,7 @@ def load_scenario(
     name = table.name or files.path.stem
     written = structured(environment.named(data), report)[0] if environment.used else table
     report.conclude()  # a reference where only certain words can stand
-    meaning = meaning_of(written, name, populations)
+    meaning = meaning_of(written, name, populations, topology)
 
     def again(*, seed: int) -> Scenario:
         return load_scenario(path, set=settings | {"seed": seed}, environ=environ)
@@ -96,6 +101,7 @@ def load_scenario(
         parameters=table.parameters,
         on_error=table.on_error,
         quiet=table.quiet,
+        topology=topology,
         meaning=meaning,
         fingerprint=fingerprint(meaning),
         inputs=tuple(files.inputs),

@@ -49,6 +49,8 @@ class Scenario:
     policy: Policy
     events: tuple[FrozenDict, ...]
     """What the world does, in the order of the file: `{"round", "share"}` or `{"round", "send"}`."""
+    topology: Mapping[str, tuple[str, ...]] | None
+    """By an agent's name, the names of its neighbors in declared order."""
     measures: Mapping[str, Callable[..., Any]]
     until: Callable[..., Any] | None
     on_error: str
@@ -128,6 +130,7 @@ class Scenario:
             "parameters": self.parameters,
             "policy": self.policy,
             "events": self.events,
+            "topology": self.topology,
             "measures": dict(self.measures),
             "seed": self.seed,
             "until": self.until,

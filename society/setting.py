@@ -132,6 +132,8 @@ def _keys(here: Mapping[str, Any], path: Path) -> list[str]:
             return _known(PolicyTable)
         case ("shared", _):
             return _known(SharedTable)
+        case ("topology",):
+            return [*here, "graph", "group"]
         case ("agents", _):
             return _known(AgentTable)
         case ("events", _):

@@ -299,11 +299,26 @@ def _attrs(converter: Converter) -> Callable[[Any], Hook]:
         }
         read = make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=True, **overrides)  # type: ignore[arg-type]
 
+        rest = getattr(kind, "rest", None)
+
         def hook(value: Any, _: Any) -> Any:
             if not isinstance(value, dict):
                 raise _Wrong(expected="a table", found=value)
-            return read(value, kind)
+            if rest is None:
+                return read(value, kind)
+            try:
+                return read(_gathered(value, rest, _keys(kind)), kind)
+            except ClassValidationError as error:
+                wrongs = list(_wrongs(error))
+            # Back to where the file has it.
+            raise _Wrongs(attrs.evolve(one, path=one.path[one.path[:1] == (rest,) :]) for one in wrongs)
 
         return hook
 
     return factory
+
+
+def _gathered(value: dict[str, Any], rest: str, keys: list[str]) -> dict[str, Any]:
+    """Return a table with all keys that are not its own under `rest`."""
+    own = {key: item for key, item in value.items() if key in keys and key != rest}
+    return own | {rest: {key: item for key, item in value.items() if key not in own}}

@@ -175,10 +175,23 @@ class MeasureTable:
 
 
 @attrs.frozen(kw_only=True)
+class TopologyTable:
+    rest: ClassVar = "options"
+    """The field that takes all keys that are not fields."""
+
+    graph: str
+    """The name of a generator of networkx, or a function of the code file."""
+    group: str | None = None
+    """Whose members are the nodes; left out, the nodes are all agents."""
+    options: Values = attrs.field(factory=dict)
+    """What the generator is called with."""
+
+
+@attrs.frozen(kw_only=True)
 class ScenarioTable:
     """A whole scenario file."""
 
-    later: ClassVar = ("models", "servers", "budget", "topology")
+    later: ClassVar = ("models", "servers", "budget")
 
     name: str | None = None
     """Left out, the file's name without its ending."""
@@ -196,6 +209,7 @@ class ScenarioTable:
     limits: Limits = attrs.field(factory=Limits)
     shared: dict[str, SharedTable] = attrs.field(factory=dict)
     policy: PolicyTable = PolicyTable()
+    topology: TopologyTable | None = None
     agents: tuple[AgentTable, ...] = ()
     events: tuple[EventTable, ...] = ()
     measures: tuple[MeasureTable, ...] = ()

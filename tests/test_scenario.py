@@ -686,3 +686,53 @@ def test_a_run_records_the_meaning_and_the_code_and_no_secret(folder: Folder) ->
     assert result.shared["tokens"] == len("hush-hush")
     assert result.trace is not None
     assert "hush-hush" not in repr(start) + result.trace.data.decode()
+
+
+GRAPH = '[[agents]]\nname = "c"\nbehavior = "citizen"\ncount = 6\n[topology]\ngroup = "c"\n'
+
+
+def test_a_topology_is_a_graph_of_networkx_whose_node_i_is_the_agent_with_that_number(folder: Folder) -> None:
+    text = 'code = "town.py"\nparameters.k = 2\n' + GRAPH
+
+    ring = folder.load(text + 'graph = "watts_strogatz_graph"\nn = 6\nk = "parameters.k"\np = 0\n')
+    board = folder.load(text + 'graph = "grid_2d_graph"\nm = 2\nn = 3\n')
+
+    assert ring.topology is not None and board.topology is not None
+    assert ring.topology["c-0"] == ("c-1", "c-5")
+    assert board.topology["c-4"] == ("c-1", "c-3", "c-5")
+    assert ring.fingerprint != board.fingerprint
+    assert ring.society().seed == 0
+
+
+def test_a_random_topology_depends_on_the_seed_alone(folder: Folder) -> None:
+    text = 'code = "town.py"\n' + GRAPH + 'graph = "gnp_random_graph"\nn = 6\np = 0.5\n'
+
+    assert folder.load(text).topology == folder.load(text).topology
+    assert folder.load(text).topology != folder.load(text, set={"seed": 1}).topology
+
+
+def test_a_topology_may_be_made_by_a_function_of_the_code_file(folder: Folder) -> None:
+    folder.write("town.py", CODE + "\ndef star(setup, hub): return {i: [hub] for i in range(6)}\n")
+
+    town = folder.load('code = "town.py"\n' + GRAPH + 'graph = "star"\nhub = 2\n')
+
+    assert town.topology is not None
+    assert town.topology["c-0"] == ("c-2",)
+
+
+@pytest.mark.parametrize(
+    ("graph", "said"),
+    [
+        ('graph = "path_grph"\n', "did you mean path_graph?"),
+        ('graph = "path_graph"\nn = 5\n', "the graph has 5 nodes and the group 6 agents; node i is the agent c-i"),
+        ('graph = "path_graph"\nm = 5\n', "TypeError: path_graph() "),
+        ('graph = "number_of_nodes"\nG = 1\n', "AttributeError"),
+        ("n = 5\n", "`graph` is missing"),
+        ('graph = "path_graph"\nn = nan\n', "town.toml:9: topology.n: float nan is no value"),
+        ('graph = "path_graph"\nn = "parameters.m"\n', "unknown parameter 'm'"),
+    ],
+)
+def test_a_graph_that_does_not_fit_is_refused(folder: Folder, graph: str, said: str) -> None:
+    told = folder.told('code = "town.py"\n' + GRAPH + graph)
+
+    assert said in "\n".join(told)

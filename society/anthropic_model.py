@@ -68,6 +68,7 @@ class AnthropicModel:
         max_attempts: For one reply, the first one included.
         longest_wait: Seconds. A service that asks for a longer wait is taken as silent.
         cache: Whether the stable beginning of a request is marked to be cached. `None`: for the vendor's service only.
+        structured: Whether it takes a JSON schema for its answer; a forced call stands in where not. `None`: as `cache`.
         price: Of its tokens; from the price table where None.
         http_client: An `httpx2.AsyncClient` of your own; you close it.
 
@@ -86,6 +87,7 @@ class AnthropicModel:
         max_attempts: int = 8,
         longest_wait: float = 60.0,
         cache: bool | None = None,
+        structured: bool | None = None,
         price: Price | None = None,
         http_client: Any = None,
     ) -> None:
@@ -94,6 +96,7 @@ class AnthropicModel:
         self.name = name
         self.base_url = base_url
         self.stream = stream
+        self.structured = base_url is None if structured is None else structured
         self.price = price if price is not None else price_of(name, load_prices())
         self.attempts = 0
         """Requests that were sent, for `stats`."""

@@ -119,9 +119,9 @@ class Loop:
 
     messages: FrozenList
     """The history: whole exchanges, in the shape that goes on the wire."""
-    ids: immutables.Map[str, None] = attrs.field(repr=False)
-    """Ids of all calls in the history. A persistent map: copying a set for each of 1,000 exchanges would cost more
-    than they."""
+    ids: immutables.Map[str, int] = attrs.field(repr=False)
+    """Ids of all calls in the history, with the last number that a repeated one was given. A persistent map: copying a
+    dict for each of 1,000 exchanges would cost more than they do."""
     max_turns: int
     max_tokens: int
     enlarged_tokens: int | None
@@ -228,7 +228,7 @@ class Loop:
             return self
         return attrs.evolve(self, end=End("max_turns", self.text, f"the guard of {self.max_turns} turns was reached"))
 
-    def _grown(self, turn: FrozenList, answers: FrozenList | None, ids: immutables.Map[str, None]) -> Loop:
+    def _grown(self, turn: FrozenList, answers: FrozenList | None, ids: immutables.Map[str, int]) -> Loop:
         added = [FrozenDict(role="assistant", content=turn)]
         if answers is not None:
             added.append(FrozenDict(role="user", content=answers))
@@ -260,7 +260,7 @@ def begin(
     history = freeze(list(messages), "messages")
     return Loop(
         messages=history,
-        ids=immutables.Map(dict.fromkeys(_checked(history))),
+        ids=immutables.Map(dict.fromkeys(_checked(history), 1)),
         max_turns=max_turns,
         max_tokens=max_tokens,
         enlarged_tokens=enlarged_tokens,
@@ -313,8 +313,8 @@ def _all_answered(ids: list[str], answered: set[Any], place: int) -> None:
 
 
 def _turn(
-    reply: Value, taken: immutables.Map[str, None]
-) -> tuple[FrozenList, immutables.Map[str, None], tuple[Call, ...]]:
+    reply: Value, taken: immutables.Map[str, int]
+) -> tuple[FrozenList, immutables.Map[str, int], tuple[Call, ...]]:
     """Return the assistant turn of a reply, the ids taken after it, and its calls.
 
     The turn goes back as it came (L3), but for empty text blocks, which the service refuses, and for ids of calls that
@@ -327,8 +327,7 @@ def _turn(
         if block["type"] == "text" and not block["text"]:
             continue
         if block["type"] == "tool_use":
-            call_id = _free(block["id"] or "call", taken)
-            taken = taken.set(call_id, None)
+            call_id, taken = _free(block["id"] or "call", taken)
             if call_id != block["id"]:
                 block = FrozenDict({**block, "id": call_id})
             calls.append(Call(len(calls), call_id, block["name"], block["input"], unreadable.get(str(index))))
@@ -336,12 +335,15 @@ def _turn(
     return FrozenList(blocks), taken, tuple(calls)
 
 
-def _free(call_id: str, taken: immutables.Map[str, None]) -> str:
-    number, free = 1, call_id
-    while free in taken:
+def _free(call_id: str, taken: immutables.Map[str, int]) -> tuple[str, immutables.Map[str, int]]:
+    """Return the id, or the first `id_2`, `id_3`, … that is free, and the ids taken after it."""
+    if call_id not in taken:
+        return call_id, taken.set(call_id, 1)
+    number = taken[call_id] + 1
+    while (free := f"{call_id}_{number}") in taken:
         number += 1
-        free = f"{call_id}_{number}"
-    return free
+    # Where the search stopped is kept: a model that always repeats one id would make each search longer.
+    return free, taken.set(call_id, number).set(free, 1)
 
 
 def _answers(calls: Sequence[Call], results: Sequence[CallResult]) -> FrozenList:

@@ -119,19 +119,16 @@ def request_body(
     output_config: Mapping[str, Any] | None = None,
 ) -> FrozenDict:
     """Return the body of a request. The stable parts come first, so that its bytes start alike from turn to turn."""
-    body: dict[str, Any] = {"max_tokens": max_tokens}
-    if system:
-        body["system"] = system
-    if tools:
-        body["tools"] = list(tools)
-    if tool_choice is not None:
-        body["tool_choice"] = dict(tool_choice)
-    if output_config is not None:
-        body["output_config"] = dict(output_config)
-    body["messages"] = messages
-    frozen = freeze(body, "request")
-    assert isinstance(frozen, FrozenDict)
-    return frozen
+    parts: dict[str, Any] = {
+        "max_tokens": max_tokens,
+        "system": system or None,
+        "tools": list(tools) or None,
+        "tool_choice": tool_choice,
+        "output_config": output_config,
+        "messages": messages,
+    }
+    # Part by part: a long history is frozen already, and freezing it inside something else would walk all of it.
+    return FrozenDict({key: freeze(part, f"request.{key}") for key, part in parts.items() if part is not None})
 
 
 class Model(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import reduce
 from typing import Any, get_args
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from society.errors import ScenarioError
 from society.loop import ROWS, Ask, Call, End, Loop, Run, batches, begin
+from society.models import request_body
 from society.replies import reply_of
 from society.results import CallResult, result_of
 from society.testing.replies import say, use
@@ -290,3 +292,22 @@ def test_whatever_comes_every_request_is_answered_and_the_state_can_be_rebuilt(r
     assert state.turns <= guard
     assert reduce(fed, replies, first) == state
     start(messages=stopped.messages)
+
+
+def test_a_long_history_costs_no_more_to_build_on_than_a_short_one() -> None:
+    def seconds(exchanges: int) -> float:
+        state = start(max_turns=2000)
+        for _ in range(exchanges):
+            state = after(state, use("a", id="always the same"), ["x"])
+        reply, answers = reply_of(use("a")), [CallResult("x")]
+        rounds = []
+        for _ in range(7):
+            began = time.process_time()
+            for _ in range(100):
+                grown = state.replied(reply).answered(answers)
+                request_body(messages=asked(grown).messages, max_tokens=16)
+            rounds.append(time.process_time() - began)
+        return min(rounds)
+
+    # The bar is twice; a busy machine gets a little more.
+    assert seconds(1000) < 3 * seconds(10)

@@ -108,6 +108,9 @@ class RoundInProgress:
             for key, value in event.get("share", EMPTY).items():
                 self._count_now(key, [value])
                 self.event_versions[key] = self.versions[key]
+            for key, value in event.get("set", EMPTY).items():  # a fork's change: it replaces, whatever the merge rule
+                self.shared[key] = value
+                self.versions[key] = self.event_versions[key] = self._version(key) + 1
             if "send" in event:
                 send = event["send"]
                 self._send(WORLD, send["to"], send["kind"], send["body"])
@@ -355,6 +358,8 @@ class RoundInProgress:
             names=names,
             groups=groups,
             live=live,
+            births=(*before.births, *born) if born else before.births,
+            keys=before.keys,
             retired=before.retired | gone if gone else before.retired,
             shared=_written(before.shared, self.shared),
             versions=_written(before.versions, self.versions),

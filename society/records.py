@@ -123,6 +123,8 @@ class Answer(Crossing, tag="answer", frozen=True, kw_only=True):
     question: Value
     answer: Value = None
     no_answer: bool = False
+    standing: bool = False
+    """The question stands, to be answered in another process."""
     timed_out: bool = False
     cut: bool = False
 
@@ -217,6 +219,41 @@ class End(Record, tag="end", frozen=True, kw_only=True):
     reason: str = ""
 
 
+class Checkpoint(Record, frozen=True, omit_defaults=True, kw_only=True, tag="checkpoint"):
+    """The state after a round, whole: what came before need not be decoded to resume. `checkpoint.py` reads and writes it."""
+
+    round: int
+    names: list[str]
+    groups: dict[str, str | None]
+    retired: list[str]
+    births: list[dict[str, Any]]
+    shared: dict[str, Value]
+    versions: dict[str, int]
+    changed: dict[str, int]
+    messages: list[dict[str, Any]]
+    """Each message that waits somewhere, once."""
+    inboxes: dict[str, list[int]]
+    """Places in `messages`."""
+    receipts: dict[str, list[tuple[int | None, str, str]]]
+    memories: dict[str, Value]
+    publics: dict[str, Value]
+    doubts: list[dict[str, Any]]
+    stranded: dict[str, list[dict[str, Any]]]
+    counts: dict[str, int]
+    past: dict[str, Any]
+
+
+class Forked(Record, frozen=True, omit_defaults=True, kw_only=True, tag="forked"):
+    """This run goes another way from a round of an older one; what stands before this record is that run's."""
+
+    of: str
+    """The other run's id."""
+    at: int
+    """The last round that both have."""
+    set: dict[str, Value] = {}
+    """SHARED values that were changed there."""
+
+
 class Cut(Record, tag="cut", frozen=True, kw_only=True):
     """A damaged batch was set aside on request; its actions are in doubt."""
 
@@ -244,6 +281,8 @@ AnyRecord: TypeAlias = (
     | Opening
     | Barrier
     | End
+    | Checkpoint
+    | Forked
     | Cut
     | Override
 )

@@ -9,7 +9,7 @@ Does not know: how contributions are merged, or what a journal is.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -56,6 +56,8 @@ class RoundUnderWay:
     looks: list[Look] = attrs.field(factory=list)
     endings: list[Contribution | None] = attrs.field(factory=list)
     """How each tick ended; None while it has not."""
+    given: Mapping[tuple[str, int], Contribution] = attrs.field(factory=dict)
+    """Ticks that are not run again: in replay, those that were late."""
     done: int = 0
     crossings: dict[tuple[str, int], list[Crossing]] = attrs.field(factory=dict)
     active: dict[Tick, None] = attrs.field(factory=dict)
@@ -71,7 +73,9 @@ class RoundUnderWay:
         self.endings = [None] * len(members)
         with paused():
             self.looks = [self.snapshot.going.take(member.agent.name) for member in members]
-        plain = [place for place, member in enumerate(members) if member.plain]
+        if self.given:
+            self._take_given(range(len(members)))
+        plain = [place for place, member in enumerate(members) if member.plain and self.endings[place] is None]
         with self._deadline():
             if len(plain) == len(members):
                 await self._plain_ones(plain, None)
@@ -79,7 +83,7 @@ class RoundUnderWay:
                 async with trio.open_nursery() as nursery:
                     with paused():
                         for place, member in enumerate(members):
-                            if not member.plain:
+                            if not member.plain and self.endings[place] is None:
                                 nursery.start_soon(self._live, place, name=member.agent.name)
                         # Two batches of the scheduler: every task has had its first step, which for many is the last.
                         await trio.lowlevel.checkpoint()
@@ -96,7 +100,11 @@ class RoundUnderWay:
                 if place % PATIENCE == 0 or not member.plain or self.timeout is not None:
                     await trio.lowlevel.checkpoint()
                 self._next(place, turns)
+                if self.given:
+                    self._take_given([place])
                 try:
+                    if self.endings[place] is not None:
+                        continue
                     begun = self._plain(place) if member.plain else None
                     if begun is not None or not member.plain:
                         await self._live(place, begun)
@@ -117,6 +125,15 @@ class RoundUnderWay:
         self.numbers.append(turns[name])
         self.looks.append(self.snapshot.going.take(name))
         self.endings.append(None)
+
+    def _take_given(self, places: Iterable[int]) -> None:
+        for place in places:
+            key = self.members[place].agent.name, self.numbers[place]
+            if key in self.given:
+                self.endings[place] = self.given[key]
+                records = [record for found in self.script.pop(key, {}).values() for record in found]
+                if records:
+                    self.crossings[key] = sorted(records, key=lambda record: order(record.at))
 
     def _not_begun(self, place: int) -> Contribution:
         """Return the ending of a tick that the round's deadline left no time to begin."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import attrs
@@ -20,19 +21,24 @@ from society import story
 from society.agent import Agent, qualified
 from society.barrier import Closed, RoundInProgress, effects
 from society.collector import paused
+from society.conditions import compile_until, compiled
 from society.declare import declaration
 from society.draw import drawn, joining, shuffled
-from society.errors import ScenarioError, SocietyError, ValueRefused, suggestion
+from society.errors import ResumeRefused, ScenarioError, SocietyError, ValueRefused, suggestion
+from society.expressions import Names
 from society.gate import Gate
 from society.host import join
 from society.judge import Judge
 from society.limits import Limits
 from society.policy import Policy
 from society.records import Barrier, Contribution, End, Late, Opening, Settlement, Start
+from society.replaying import Replaying
+from society.retelling import retold
 from society.rounds import RoundUnderWay
 from society.shared import Shared
 from society.snapshot import Member, Snapshot
 from society.state import State, Terms, first_state
+from society.survival import Keeping, journaled
 from society.telling import Telling
 from society.trace import Trace
 from society.values import EMPTY, FrozenDict, Value, freeze
@@ -58,15 +64,25 @@ class RunResult:
     rounds: int
     shared: Mapping[str, Value]
     metrics: Counts
-    measures: Mapping[str, Any]
-    """By name, a list with a value per round, round 0 included."""
-    trace: Trace | None
-    """None where `keep_trace` is off."""
+    _measured: Callable[[], Mapping[str, Any]] = attrs.field(repr=False, eq=False)
+    _tell: Callable[[], Trace | None] = attrs.field(repr=False, eq=False)
     usage: Mapping[str, int]
     """Tokens, by kind."""
     cost_usd: float | None
     in_doubt: tuple[Any, ...]
     """Actions that may or may not have happened."""
+
+    # A resumed run tells its trace from the journal, which costs a pass over all of it: only who asks pays.
+
+    @cached_property
+    def trace(self) -> Trace | None:
+        """None where `keep_trace` is off."""
+        return self._tell()
+
+    @cached_property
+    def measures(self) -> Mapping[str, Any]:
+        """By name, a list with a value per round, round 0 included."""
+        return self._measured()
 
 
 class AsyncSociety:
@@ -94,6 +110,8 @@ class AsyncSociety:
         events: What the world does: `{"round": 3, "share": {…}}` or `{"round": 3, "send": {"to", "kind", "body"}}`.
         name: Of the scenario, for the trace.
         keep_trace: Without a trace a run costs less; results then have `trace=None`.
+        meaning, code: What may not change on resume, by key path, and digests of files whose change is only recorded.
+        forced: Resume although the meaning has changed; the journal says so.
 
     Raises:
         ScenarioError: Something is declared wrongly.
@@ -117,7 +135,7 @@ class AsyncSociety:
         store: Any = None,
         run_id: str | None = None,
         on_error: str = "stop",
-        until: Callable[[Any], Any] | None = None,
+        until: Callable[[Any], Any] | str | None = None,
         quiet: bool = False,
         budget: Any = None,
         approver: Any = None,
@@ -130,6 +148,7 @@ class AsyncSociety:
         keep_trace: bool = True,
         meaning: Mapping[str, Any] | None = None,
         code: Mapping[str, str] | None = None,
+        forced: bool = False,
     ) -> None:
         self.name = name
         self.activation = activation if activation is not None else self.activations[0]
@@ -150,6 +169,8 @@ class AsyncSociety:
         self._declared_agents = tuple(agents)
         self._shared = declared_shared(shared or {})
         self._parameters = frozen_parameters(parameters)
+        if isinstance(until, str):
+            until = compile_until(until, names=Names(shared=tuple(self._shared), parameters=tuple(self._parameters)))
         self._until = until
         self._quiet = quiet
         self._measures = dict(measures or {})
@@ -178,11 +199,17 @@ class AsyncSociety:
         self._stats: Mapping[str, Any] = Gate(
             limits=self.limits, run_id="", journal=None, approver=None, asker=None, crash=_nothing, parked=_nothing
         ).stats()
+        self.forced = forced
+        self.known_changes: list[str] = []
+        self._replaying: Replaying | None = None
+        self._from_store = False
+        """The trace is told from the journal: this object did not live through all of it."""
         self._started = False
         self._running = False
         self._end: End | None = None
         self._last: Past | None = None
         self._left_open: list[Any] = []
+        self._changes: dict[int, list[Any]] = {}
         self._measured: dict[str, list[Any]] = {}
         self._scope: trio.CancelScope | None = None
         self._stop: End | None = None
@@ -250,6 +277,8 @@ class AsyncSociety:
 
     @property
     def measures(self) -> Mapping[str, Any]:
+        if self._from_store and self._measures:
+            return self.trace.measures
         return {name: list(values) for name, values in self._measured.items()}
 
     @property
@@ -275,6 +304,8 @@ class AsyncSociety:
         """
         if not self._telling.keep:
             raise SocietyError(f"{self.name}: no trace is kept (keep_trace=False).")
+        if self._from_store:
+            return Trace(retold(list(self.store.read().records())).data)
         self._tell_start()
         return Trace(self._telling.told(self._end, self.state.round))
 
@@ -333,7 +364,8 @@ class AsyncSociety:
                 raise ScenarioError(
                     f"agent {name!r} observes {sensor!r}, which none of its hosts has.{suggestion(sensor, desk.sensors)}"
                 )
-        policy = self._policy + agent.policy
+        names = Names(shared=tuple(self._shared), sensors=tuple(desk.sensors))
+        policy = compiled(self._policy + agent.policy, names)
         judge = Judge(policy) if policy.rules or policy.default != "allow" else None
         member = self._members[name] = Member(agent, desk, judge)
         return member
@@ -362,8 +394,6 @@ class AsyncSociety:
     async def _run(self, max_ticks: int) -> RunResult:
         if self.store is None:
             return await self._run_with(None, max_ticks)
-        from society.survival import journaled
-
         async with journaled(self) as journal:
             return await self._run_with(journal, max_ticks)
 
@@ -386,8 +416,8 @@ class AsyncSociety:
             asker=self.asker,
             crash=self._crashed,
             parked=self._parked,
+            replaying=self._replaying is not None,
         )
-        gate.late += [record for record in self._left_open if isinstance(record, Late)]
         end = None
         try:
             with trio.CancelScope() as self._scope:
@@ -465,6 +495,49 @@ class AsyncSociety:
         gate.open.clear()
         self._telling.add(story.opening(record))
 
+    def remembered(self) -> dict[str, Any]:
+        """Return what decides on the outcome after the last round, for a checkpoint."""
+        return attrs.asdict(self._last) if self._last is not None else {}
+
+    def remembered_of(self, barrier: Barrier, closed: Closed) -> dict[str, Any]:
+        return attrs.asdict(past(barrier, closed, closed.after, self._quiet))
+
+    def continue_from(
+        self,
+        state: State,
+        remembered: Mapping[str, Any] | None,
+        open_round: Sequence[Any],
+        end: End | None,
+        *,
+        begun: bool,
+        changes: Mapping[int, list[Any]],
+    ) -> None:
+        """Stand where a journal ends: the state after its last round, and the records of the open one."""
+        for birth in state.births:
+            name = birth["name"]
+            if name not in self._agents:
+                behavior = self._found(birth["behavior"])
+                if behavior is None:
+                    raise ResumeRefused(
+                        f"the behavior of {name!r}, {birth['behavior']}, is not found again; name it in behaviors="
+                    )
+                self._agents[name] = Agent(
+                    name,
+                    behavior,
+                    observe=birth["observe"],
+                    state=birth["state"],
+                    public=birth["public"],
+                    group=birth["group"],
+                    index=birth["index"],
+                )
+        self.state = state
+        self._last = Past(**remembered) if remembered else None
+        self._left_open = list(open_round)
+        self._end = end
+        self._started = begun
+        self._from_store = True
+        self._changes = dict(changes)
+
     def start_record(self) -> Start:
         """Return the first record of this run's journal."""
         return Start(
@@ -488,7 +561,7 @@ class AsyncSociety:
         before = self.state
         round = before.round + 1
         going = RoundInProgress(before, self.terms)
-        events = self._events.get(round, [])
+        events = [*self._changes.get(round, ()), *self._events.get(round, ())]
         going.begin(events)
         snapshot = Snapshot(
             round,
@@ -501,13 +574,18 @@ class AsyncSociety:
             self._check_birth,
             neighbors=self._topology,
         )
+        if self._replaying is not None:
+            self._left_open = self._replaying.of_round(round)
         script = scripted(self._left_open, round)
+        gate.late += [record for record in self._left_open if isinstance(record, Late)]
         gate.open = [*self._left_open]
         self._left_open = []
         way = self._under_way = RoundUnderWay(
             snapshot, self.limits.round_timeout, script, self._is_ending, self._parked
         )
         members = [self._member(name) for name in self._order(before, round)]
+        if self._replaying is not None:
+            way.given = self._replaying.late_ticks(round)
         if going.broken is not None:
             contributions: list[Contribution] = []
         elif self.terms.in_turn:
@@ -519,7 +597,8 @@ class AsyncSociety:
             for contribution in contributions if not self.terms.in_turn else ():
                 going.add(contribution)
             self._close(gate, going, way, events, contributions)
-        if gate.journal is not None:
+        if isinstance(gate.journal, Keeping):
+            gate.journal.after_round(self)
             # Shielded: the record is whole or not at all, and whoever cancels now finds the round done.
             with trio.CancelScope(shield=True):
                 await gate.durable()
@@ -561,6 +640,8 @@ class AsyncSociety:
             in_doubt=list(after.doubts),
             measures=self._measure(after) if closed.conflict is None else [],
         )
+        if self._replaying is not None:
+            self._replaying.compare(barrier)
         gate.put(barrier)
         self._telling.add(story.tell(going.before, barrier, way.crossings, closed))
         self.state = after
@@ -624,8 +705,8 @@ class AsyncSociety:
             rounds=self.state.round,
             shared=self.shared,
             metrics=self.metrics,
-            measures=self.measures,
-            trace=self.trace if self._telling.keep else None,
+            measured=lambda: self.measures,
+            tell=(lambda: self.trace) if self._telling.keep else _nothing,
             usage=EMPTY,
             cost_usd=None,
             in_doubt=tuple(self.state.doubts.values()),

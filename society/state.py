@@ -90,6 +90,10 @@ class State:
     live: tuple[str, ...]
     """Those who have not left, in declared order."""
     retired: frozenset[str] = frozenset()
+    births: tuple[Mapping[str, Any], ...] = ()
+    """What `spawn` recorded of each agent that was born, in order."""
+    keys: tuple[str, ...]
+    """SHARED's keys, in declared order."""
     shared: immutables.Map[str, Value]
     versions: immutables.Map[str, int]
     changed: Mapping[str, int] = attrs.field(factory=dict)
@@ -127,6 +131,7 @@ def first_state(agents: Sequence[Agent], shared: Mapping[str, Shared]) -> State:
         names=names,
         groups={agent.name: agent.group for agent in agents},
         live=names,
+        keys=tuple(shared),
         shared=immutables.Map({key: declared.initial for key, declared in shared.items()}),
         versions=immutables.Map(dict.fromkeys(shared, 0)),
         memories=immutables.Map({agent.name: agent.state for agent in agents if agent.state}),

@@ -62,6 +62,8 @@ class Journal:
         """`call(write, batch)` runs the blocking `write`: in a thread, or at once where it does not really block."""
         self.path = path
         self.write = write
+        self.bytes = 0
+        """Put so far by this owner."""
         self.batches = 0
         """Writes so far, one sync each."""
         self._call = call
@@ -143,6 +145,7 @@ class Journal:
         if self._closed:
             raise RuntimeError(f"{self.path} was closed by its owner")
         self._waiting.append(line)
+        self.bytes += len(line)
         self._sum = sum_of(line)
         self._put += 1
 

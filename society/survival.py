@@ -1,0 +1,173 @@
+"""Runs that survive: a society goes on from its journal as if nothing had happened (J3, J7).
+
+Knows: what a resume checks, restores and writes.
+Does not know: bytes and locks (the store's), or what a crossing does with what was recorded (the gate's).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from society.checkpoint import checkpoint, state_at
+from society.codec import Scan
+from society.declare import declared
+from society.errors import ResumeRefused
+from society.records import Checkpoint, End, Opening, Override, Start
+from society.retelling import Round, forked_events, rounds
+from society.store import Journal
+
+if TYPE_CHECKING:
+    from society.societies import AsyncSociety
+
+LEAST_BYTES = 65_536
+"""Less than this is decoded faster than a checkpoint is worth."""
+
+
+@asynccontextmanager
+async def journaled(town: AsyncSociety) -> AsyncIterator[Keeping]:
+    """Own the society's journal for one call of `run`; begin it, or bring the society to where it stands.
+
+    Raises:
+        RunLocked, JournalDamaged, JournalUnwritable: As the store tells.
+        ResumeRefused: The scenario's meaning has changed.
+    """
+    async with town.store.opened() as (journal, found):
+        keeping = Keeping(journal)
+        if len(found) == 0:
+            journal.put(town.start_record())
+            keeping.begins(journal.bytes)
+        else:
+            restore(town, found, journal)
+            keeping.resumes(found)
+        del found  # the bytes of the whole file
+        yield keeping
+
+
+@attrs.define
+class Keeping:
+    """A journal as the engine writes it, with a checkpoint now and then."""
+
+    journal: Journal
+    _since: int = 0
+    """Bytes when the last checkpoint was written."""
+    _worth: int = LEAST_BYTES
+
+    def put(self, record: Any) -> None:
+        self.journal.put(record)
+
+    async def durable(self) -> None:
+        await self.journal.durable()
+
+    def begins(self, size: int) -> None:
+        self._worth = max(LEAST_BYTES, size)
+
+    def resumes(self, found: Scan) -> None:
+        """Count from the last checkpoint in the file on."""
+        last = found.last("checkpoint")
+        first = found.starts[last] if last is not None else 0
+        after = found.starts[last + 1] if last is not None and last + 1 < len(found) else found.end
+        self._worth = max(LEAST_BYTES, after - first)
+        self._since = -(found.end - after)
+
+    def after_round(self, town: AsyncSociety) -> None:
+        """Write a checkpoint where the changes since the last one outweigh it."""
+        if self.journal.bytes - self._since < self._worth:
+            return
+        before = self.journal.bytes
+        self.journal.put(checkpoint(town.state, town.remembered()))
+        self._worth = max(LEAST_BYTES, self.journal.bytes - before)
+        self._since = self.journal.bytes
+
+
+def restore(town: AsyncSociety, found: Scan, journal: Journal) -> None:
+    """Bring a society to where its journal ends, decoding only what follows the last checkpoint."""
+    start = found.record(0)
+    if not isinstance(start, Start):
+        raise ResumeRefused(f"{found.path} does not begin with a start record")
+    _check_meaning(town, start, journal)
+    town.run_id = start.run_id
+    last = found.last("checkpoint")
+    terms, state = declared(start)
+    past: Mapping[str, Any] | None = None
+    first = 1
+    if last is not None:
+        held = found.record(last)
+        assert isinstance(held, Checkpoint)
+        state, past, first = state_at(held), held.past, last + 1
+    tail = list(found.records(first))
+    left: Sequence[Any] = ()
+    for step in rounds(tail, terms, state):
+        if isinstance(step, Round):
+            state = step.closed.after
+            past = town.remembered_of(step.barrier, step.closed)
+        else:
+            left = step
+    end = tail[-1] if tail and isinstance(tail[-1], End) else None
+    begun = last is not None or any(isinstance(record, Opening) for record in tail)
+    forks = [found.record(index) for index, kind in enumerate(found.kinds) if kind == "forked"]
+    town.continue_from(state, past, left, end, begun=begun, changes=forked_events(forks))
+
+
+def _check_meaning(town: AsyncSociety, start: Start, journal: Journal) -> None:
+    """Refuse a changed meaning, unless it is forced; record forced and harmless changes alike (J7)."""
+    now = town.start_record()
+    changed = differences(start, now)
+    if changed and not town.forced:
+        told = "; ".join(changed[:8]) + (f" (+{len(changed) - 8} more)" if len(changed) > 8 else "")
+        raise ResumeRefused(
+            f"the scenario's meaning has changed: {told}. Restore it, fork the run, or force the resume, which is recorded."
+        )
+    code = [f"code {name} has changed" for name, digest in now.code.items() if start.code.get(name, digest) != digest]
+    if changed or (code and code != town.known_changes):
+        journal.put(Override(differences=[*changed, *code], forced=bool(changed)))
+    town.known_changes = code
+
+
+def differences(before: Start, now: Start) -> list[str]:
+    """Return what differs in meaning, one line each: `limits.inbox_capacity: 5, now 10`."""
+    told: list[str] = []
+    old, new = _meaning(before), _meaning(now)
+    for path in dict.fromkeys([*old, *new]):
+        if path not in new:
+            told.append(f"{path} is gone (it was {_short(old[path])})")
+        elif path not in old:
+            told.append(f"{path} is new: {_short(new[path])}")
+        elif not _same(old[path], new[path]):
+            told.append(f"{path}: {_short(old[path])}, now {_short(new[path])}")
+    return told
+
+
+def _meaning(start: Start) -> dict[str, Any]:
+    found: dict[str, Any] = {"activation": start.activation, "seed": start.seed}
+    if [entry["name"] for entry in start.declared["agents"]] != start.agents:
+        found["agents.order"] = start.agents
+    for key, value in start.declared.items():
+        if key == "agents":
+            for place, agent in enumerate(value):
+                found[f"agents[{place}].name"] = agent["name"]
+                # Where a behavior stands is code, not meaning; what it does is found out by replaying it.
+                found |= {
+                    f"agents.{agent['name']}.{field}": agent[field]
+                    for field in agent
+                    if field not in ("name", "behavior")
+                }
+        elif isinstance(value, dict):
+            found |= {f"{key}.{name}": entry for name, entry in value.items()}
+        else:
+            found[key] = value
+    for path, value in start.meaning.items():
+        found.setdefault(path, value)
+    return found
+
+
+def _same(one: Any, other: Any) -> bool:
+    return (type(one) is type(other) and one == other) or (isinstance(one, dict | list) and one == other)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"

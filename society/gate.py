@@ -172,6 +172,8 @@ class Gate:
                 raise
 
     def _keep(self, tick: Tick, record: Crossing) -> None:
+        if tick.is_over():
+            tick.root._over("has ended")  # a stray task got this far: it leaves no record, and starts no effect (R16)
         tick.root.records.append(record)
         self.put(record)
 
@@ -229,7 +231,11 @@ class Gate:
     async def _read(self, tick: Tick, entry: Entry, name: str, host: Any) -> Read:
         value, unknown = None, None
         try:
+            await trio.lowlevel.checkpoint_if_cancelled()  # once cancelled, no further crossing starts (J10)
             place = await self.reads.acquire()
+        except trio.Cancelled:
+            tick.root.cuts.append(self._reading(tick, entry, name, None, "given up by its tick", False, cut=True))
+            raise
         except AllGivenUp as gone:
             record = self._reading(tick, entry, name, None, str(gone), False)
             self._keep(tick, record)
@@ -280,12 +286,7 @@ class Gate:
                     f"{tick._member.agent.name!r} has no tool {name!r}.{suggestion(str(name), desk.tools)}"
                 )
             host, tool = desk.tools[name]
-            if entry.order is not None:
-                if len(tick.root.effects) > 1:
-                    await self._turn(entry)
-                entry.holds = True
-            work = Work(self, tick, entry, host, tool, arguments)
-            return work.given(await work.ended())
+            return await Work(self, tick, entry, host, tool, arguments).carried_out()
         finally:
             entry.end()
 
@@ -411,6 +412,7 @@ class Gate:
         """Return what a sub-agent made of a payload. It holds no slot while it waits for calls of its own (B3)."""
         entry.begin()
         lane: Tick | None = None
+        ended_well = False
         try:
             desk = tick._member.desk
             if name not in desk.subagents:
@@ -419,24 +421,23 @@ class Gate:
                 )
             _, subagent = desk.subagents[name]
             if not subagent.with_tick:
-                if len(tick.root.effects) > 1:
-                    await self._turn(entry)
-                entry.holds = True
                 tool = Tool(name=name, function=subagent.function)
                 work = Work(self, tick, entry, _Opaque(subagent), tool, payload, opaque=True)
-                return work.given(await work.ended())
+                return await work.carried_out()
+            await trio.lowlevel.checkpoint_if_cancelled()
             lane = tick.lane(entry)
             record = await self._in_lane(lane, entry, subagent, payload)
             self._compare(tick, entry, record)
             if record.ending != "done":
-                lane = None
                 raise ToolFailed(name, record.result["error"], record.result["message"])
+            ended_well = True
             return record.result
         finally:
             entry.end()
             if lane is not None:
                 lane.ends_lane()
-                tick.join(lane)
+                if ended_well:
+                    tick.join(lane)
 
     async def _in_lane(self, lane: Tick, entry: Entry, subagent: SubAgent, payload: Value) -> Delegation:
         try:
@@ -493,6 +494,24 @@ class Work:
         self.id = action_id(
             tick._member.agent.name, tick._snapshot.round, tick.number, self.entry.at, self.tool.name, self.arguments
         )
+
+    async def carried_out(self) -> Value:
+        """Wait for the action's turn, see it to its end, and return the tool's value or raise what `tick.call` raises."""
+        entry, root = self.entry, self.tick.root
+        try:
+            await trio.lowlevel.checkpoint_if_cancelled()  # once cancelled, no further crossing starts (J10)
+            if entry.order is not None:
+                if len(root.effects) > 1:
+                    await self.gate._turn(entry)
+                entry.holds = True
+            return self.given(await self.ended())
+        except trio.Cancelled:
+            here = [record for record in (*root.cuts, *root.records) if record.at == entry.at]
+            if not any(isinstance(record, (Result, Denial)) for record in here):
+                begun = any(isinstance(record, Intent) for record in here)
+                why = "given up by its tick while it waited"
+                root.cuts.append(self._result("in_doubt" if begun else "not_executed", why=why, cut=True))
+            raise
 
     async def ended(self) -> Result | Denial:
         """Carry the action out, or serve what was recorded of it; return how it ended."""
@@ -754,6 +773,7 @@ class Work:
         cut: bool = False,
     ) -> Result:
         head = _head(self.tick, self.entry)
+        why = None if why is None else str(freeze(why))
         return Result(
             **head, id=self.id, ending=ending, value=value, why=why, timed_out=timed_out, settled=settled, cut=cut
         )

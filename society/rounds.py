@@ -243,7 +243,7 @@ class RoundUnderWay:
             if left := tick.never_awaited():
                 return self._failed(tick, where_never_awaited(left), f"{short(left[0].line[0])}:{left[0].line[1]}")
         if self.timeout is not None and self.scope.cancel_called:
-            return late(tick)  # it was cancelled before it returned, whatever it made of that (R12)
+            return late(tick, self.scope.deadline)  # it was cancelled before it returned, whatever it made of that (R12)
         return tick.contribution()
 
     def _failed(self, tick: Tick, error: BaseException, where: str | None = None) -> Contribution:
@@ -254,7 +254,7 @@ class RoundUnderWay:
             raise error
         tick.never_awaited()
         if self.timeout is not None and self.scope.cancel_called:
-            return late(tick)
+            return late(tick, self.scope.deadline)
         kind, message = described(error)
         name = tick._member.agent.name
         text = f"{kind}: {message}" if message else kind
@@ -264,7 +264,7 @@ class RoundUnderWay:
         """Return the ending of a tick that the round's deadline cancelled; the run's own end leaves none (J10)."""
         tick.never_awaited()
         if self.timeout is not None and self.scope.cancel_called and not self.broken():
-            return late(tick)
+            return late(tick, self.scope.deadline)
         return None
 
     def _conclude(self, tick: Tick, ending: Contribution) -> None:
@@ -276,9 +276,13 @@ class RoundUnderWay:
         self.ended()
 
 
-def late(tick: Tick) -> Contribution:
-    """Return the ending of a tick that was not done in time; of what it waited for, the first by ordinal."""
-    flying: list[Entry] = sorted(tick.flying, key=lambda entry: order(entry.at))
+def late(tick: Tick, deadline: float) -> Contribution:
+    """Return the ending of a tick that was not done in time; of what it waited for, the first by ordinal.
+
+    By now the cancellation has gone through its crossings; those it gave up before the deadline are another matter.
+    """
+    left = [*tick.flying, *(entry for when, entry in tick.left if when >= deadline)]
+    flying: list[Entry] = sorted(left, key=lambda entry: order(entry.at))
     inner = [entry for entry in flying if not any(other.at.startswith(f"{entry.at}.") for other in flying)]
     return Contribution(tick._member.agent.name, tick.number, "late", waiting_for=inner[0].what if inner else None)
 

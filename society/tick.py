@@ -99,6 +99,8 @@ class Entry:
         self.holds = False
         if self.done is not None:
             self.done.set()
+        if trio.current_effective_deadline() == float("-inf"):
+            root.left = (*root.left, (trio.current_time(), self))
 
 
 class Tick:
@@ -128,6 +130,8 @@ class Tick:
     flying: list[Entry] = []  # noqa: RUF012
     effects: list[Entry] = []  # noqa: RUF012
     cuts: list[Crossing] = []  # noqa: RUF012
+    left: tuple[tuple[float, Entry], ...] = ()
+    """Crossings that were cancelled, with the time: what a late tick waited for."""
 
     def __init__(
         self, snapshot: Snapshot, member: Member, number: int, inbox: Sequence[Message], receipts: Sequence[Receipt]

@@ -26,14 +26,14 @@ class Backward(random.Random):
     """A schedule that runs the newest ready task first."""
 
     def shuffle(self, tasks: Any) -> None:
-        tasks.reverse()
+        return None  # sorted by age, and taken from the end
 
 
 class Forward(random.Random):
     """A schedule that runs the oldest ready task first: the tame one, for comparison."""
 
     def shuffle(self, tasks: Any) -> None:
-        return None
+        tasks.reverse()
 
 
 def order_of(schedule: int) -> random.Random:

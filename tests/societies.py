@@ -13,8 +13,8 @@ from typing import Any
 import attrs
 import trio
 from hypothesis import strategies as st
-
 from schedules import Delays
+
 from society import Agent, AsyncHost, AsyncSociety, Limits, Shared, Society, story
 from society.barrier import fold
 from society.codec import ORIGIN, encode, scan, sum_of
@@ -226,9 +226,7 @@ def drawn_plan(number: int) -> Plan:
 
     endings = [("well",)] * 6 + [("fail",), ("late",), ("forget",), ("spawn", 1)]
     return Plan(
-        agents=tuple(
-            tuple((*(step() for _ in range(4)), rng.choice(endings)) for _ in range(3)) for _ in range(5)
-        ),
+        agents=tuple(tuple((*(step() for _ in range(4)), rng.choice(endings)) for _ in range(3)) for _ in range(5)),
         seed=number,
         inbox_capacity=4,
     )
@@ -464,7 +462,7 @@ def _check_sight(tick: Any, mine: dict[str, list[Any]], society: AsyncSociety, k
     """Hold R3: in a synchronized round an agent sees its snapshot and its own writes, nobody else's."""
     seen = tick.shared[key]
     tick.note(f"{key} is {seen}")
-    if society.terms.in_turn or key == "append" and mine.get(key):
+    if society.terms.in_turn or (key == "append" and mine.get(key)):
         return
     before = society.state.shared[key] + (100 if key == "sum" and tick.round == 2 else 0)
     expected = own_sight(key, before, mine.get(key, [])) if key != "append" else before

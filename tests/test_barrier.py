@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from societies import idle
+
 from society.agent import Agent
 from society.barrier import fold
 from society.records import Barrier, Contribution, Intent, Result
@@ -50,7 +51,9 @@ def inbox(state: State, name: str) -> list[tuple[str, int]]:
 
 
 def test_contributions_count_in_declared_order_whatever_order_they_are_in() -> None:
-    after = closed(before(), did("cyd", ("share", "log", 3)), did("ada", ("share", "log", 1), ("share", "log", 2))).after
+    after = closed(
+        before(), did("cyd", ("share", "log", 3)), did("ada", ("share", "log", 1), ("share", "log", 2))
+    ).after
     assert after.shared["log"] == [1, 2, 3]
     assert after.versions["log"] == 3
 
@@ -83,9 +86,9 @@ def test_a_full_inbox_refuses_the_later_ones_in_declared_order_and_tells_their_s
         before(), did("ada", send("bob", 1)), did("cyd", send("bob", 2), send("bob", 3)), terms_=terms(inbox_capacity=2)
     )
     assert inbox(result.after, "bob") == [("ada", 1), ("cyd", 2)]
-    assert [(receipt.recipient, receipt.reason, receipt.message.body["n"]) for receipt in result.after.receipts["cyd"]] == [
-        ("bob", "inbox full", 3)
-    ]
+    assert [
+        (receipt.recipient, receipt.reason, receipt.message.body["n"]) for receipt in result.after.receipts["cyd"]
+    ] == [("bob", "inbox full", 3)]
     assert result.after.counts["messages_refused"] == 1
 
 
@@ -126,7 +129,9 @@ def test_equal_values_of_two_agents_are_a_conflict_too() -> None:
 
 def test_error_stops_with_nothing_of_the_round_applied() -> None:
     state = before()
-    result = closed(state, did("ada", ("share", "strict", 1), ("share", "a", 9), send("bob")), did("bob", ("share", "strict", 1)))
+    result = closed(
+        state, did("ada", ("share", "strict", 1), ("share", "a", 9), send("bob")), did("bob", ("share", "strict", 1))
+    )
     assert result.after is state and result.conflict_key == "strict"
     assert result.conflicts == [("strict", 0, [("ada", 1), ("bob", 1)], ["ada", "bob"])]
     assert result.merges == []

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from schedules import Delays, run
 from societies import Plan, drawn_plan, keeping, planned, plans, refolded
+
 from society import AsyncSociety
 
 LAW = settings(
@@ -73,9 +73,7 @@ def assert_messages_add_up(town: AsyncSociety) -> None:
         metrics.messages_read + metrics.messages_refused + metrics.messages_undelivered + in_flight
     )
     if town.trace.end.outcome != "conflict":
-        assert metrics.messages_refused == sum(
-            event.message is not None for event in town.trace.where(kind="refused")
-        )
+        assert metrics.messages_refused == sum(event.message is not None for event in town.trace.where(kind="refused"))
         assert metrics.messages_undelivered == len(town.trace.where(kind="undelivered"))
 
 

@@ -15,7 +15,7 @@ import attrs
 from society.errors import ScenarioError, ValueRefused
 from society.messages import WORLD
 from society.policy import Policy
-from society.values import FrozenDict, freeze
+from society.values import EMPTY, FrozenDict, freeze
 
 Behavior = Callable[[Any], Any]
 """`behavior(tick)`, plain or `async`."""
@@ -64,9 +64,9 @@ class Agent:
     observe: tuple[str, ...] = attrs.field(default=(), kw_only=True, converter=_sensors)
     """Sensors that are read before the behavior runs, all at once; their values are in `tick.observed`."""
     policy: Policy = attrs.field(factory=Policy, kw_only=True)
-    state: FrozenDict = attrs.field(factory=dict, kw_only=True, converter=_values)
+    state: FrozenDict = attrs.field(default=EMPTY, kw_only=True, converter=_values)
     """What `tick.state` starts from."""
-    public: FrozenDict = attrs.field(factory=dict, kw_only=True, converter=_values)
+    public: FrozenDict = attrs.field(default=EMPTY, kw_only=True, converter=_values)
     """What `tick.public`, the part that others may read, starts from."""
     group: str | None = attrs.field(default=None, kw_only=True)
     index: int | None = attrs.field(default=None, kw_only=True)

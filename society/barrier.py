@@ -294,7 +294,7 @@ class RoundInProgress:
                 self._refused.append((None, parent, name, "name taken"))
                 self._receipts.setdefault(parent, []).append(Receipt(None, name, "name taken"))
             else:
-                born[name] = child
+                born[name] = {**child, "parent": parent}
         return list(born.values())
 
     def _turn_back(self, gone: frozenset[str]) -> None:

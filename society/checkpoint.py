@@ -22,9 +22,7 @@ def checkpoint(state: State, past: Mapping[str, Any]) -> Checkpoint:
     table: dict[int, int] = {}
     messages: list[dict[str, Any]] = []
 
-    def place(message: Message | None) -> int | None:
-        if message is None:
-            return None
+    def place(message: Message) -> int:
         if id(message) not in table:
             table[id(message)] = len(messages)
             messages.append(
@@ -41,7 +39,10 @@ def checkpoint(state: State, past: Mapping[str, Any]) -> Checkpoint:
 
     inboxes = {name: [place(message) for message in box] for name, box in state.inboxes.items()}
     receipts = {
-        name: [[place(receipt.message), receipt.recipient, receipt.reason] for receipt in heard]
+        name: [
+            (None if receipt.message is None else place(receipt.message), receipt.recipient, receipt.reason)
+            for receipt in heard
+        ]
         for name, heard in state.receipts.items()
     }
     return Checkpoint(
@@ -49,7 +50,7 @@ def checkpoint(state: State, past: Mapping[str, Any]) -> Checkpoint:
         names=list(state.names),
         groups=dict(state.groups),
         retired=[name for name in state.names if name in state.retired],
-        births=list(state.births),
+        births=[dict(birth) for birth in state.births],
         shared={key: state.shared[key] for key in state.keys},
         versions={key: state.versions[key] for key in state.keys},
         changed=dict(state.changed),

@@ -366,45 +366,39 @@ class Gate:
         """Return a person's answer, or NO_ANSWER."""
         entry.begin()
         try:
-            found = [
-                record
-                for record in self._served(tick, entry)
-                if isinstance(record, Answer) or not self._standing(record)
-            ]
-            if found:
-                record = found[-1]
-                if not isinstance(record, Answer) or record.question != question:
-                    self._diverge(tick, entry, told(record), f"ask_human({question!r})")
-                if record.cut:
-                    await trio.sleep_forever()
-                return NO_ANSWER if record.no_answer else record.answer
-            asker = self.asker if self.asker is not None else tick._member.desk.person("asker")
-            if asker is WAIT:
-                await self.wait_for_person(entry)
-            try:
-                said, timed_out = await self.person(asker, plain(question))
-            except trio.Cancelled:
-                tick.root.cuts.append(Answer(**_head(tick, entry), question=question, no_answer=True, cut=True))
-                raise
-            answer, no_answer = None, said is NO_ANSWER
-            if not no_answer:
-                try:
-                    answer = freeze(said, "answer")
-                except ValueRefused:
-                    no_answer = True
-            self._keep(
-                tick,
-                Answer(
-                    **_head(tick, entry), question=question, answer=answer, no_answer=no_answer, timed_out=timed_out
-                ),
-            )
-            return NO_ANSWER if no_answer else answer
+            found = self._served(tick, entry)
+            last = found[-1] if found else None
+            if last is not None and (not isinstance(last, Answer) or last.question != question):
+                self._diverge(tick, entry, told(last), f"ask_human({question!r})")
+            if last is None or last.standing:
+                last = await self._asked(tick, entry, question, last)
+            if last.cut:
+                await trio.sleep_forever()
+            return NO_ANSWER if last.no_answer else last.answer
         finally:
             entry.end()
 
-    @staticmethod
-    def _standing(record: Any) -> bool:
-        return isinstance(record, Approval) and record.answer is None and not record.no_answer
+    async def _asked(self, tick: Tick, entry: Entry, question: Value, standing: Answer | None) -> Answer:
+        asker = self.asker if self.asker is not None else tick._member.desk.person("asker")
+        head = _head(tick, entry)
+        if asker is WAIT:
+            if standing is None:
+                self._keep(tick, Answer(**head, question=question, no_answer=True, standing=True))
+            await self.wait_for_person(entry)
+        try:
+            said, timed_out = await self.person(asker, plain(question))
+        except trio.Cancelled:
+            tick.root.cuts.append(Answer(**head, question=question, no_answer=True, cut=True))
+            raise
+        answer, no_answer = None, said is NO_ANSWER
+        if not no_answer:
+            try:
+                answer = freeze(said, "answer")
+            except ValueRefused:
+                no_answer = True  # what is no value cannot be told to anyone
+        record = Answer(**head, question=question, answer=answer, no_answer=no_answer, timed_out=timed_out)
+        self._keep(tick, record)
+        return record
 
     # ── sub-agents ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -672,7 +666,7 @@ class Work:
 
     async def _attempt(self, attempt: int, settled: str | None = None) -> Result:
         """Call the tool once: slot, intent on disk, call. The result is not written yet."""
-        gate, tick, entry = self.gate, self.tick, self.entry
+        gate, tick = self.gate, self.tick
         slots = gate.subagents if self.opaque else gate.tools
         try:
             place = await slots.acquire()
@@ -782,7 +776,7 @@ class Work:
         for record in found:
             if getattr(record, "id", None) == self.id:
                 continue
-            if isinstance(record, Approval) and len(found) == 1:
+            if isinstance(record, Approval) and all(isinstance(other, Approval) for other in found):
                 continue  # a yes for other arguments is void
             self.gate._diverge(self.tick, self.entry, told(record), f"{self.tool.name}({plain(self.arguments)!r})")
 

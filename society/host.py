@@ -26,9 +26,7 @@ def is_async(function: Callable[..., Any]) -> bool:
     """Tell whether calling `function` gives something to await, as far as can be seen without calling it."""
     while hasattr(function, "func"):  # functools.partial
         function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(type(function), "__call__", None)
-    )
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 @attrs.frozen(kw_only=True)
@@ -242,5 +240,5 @@ def join(hosts: Sequence[Any], agent: str) -> Desk:
                         f"agent {agent!r}: the {what} {name!r} is offered by two of its hosts "
                         f"(the {number + 1}. and an earlier one); rename one of them."
                     )
-                joined[name] = host if what == "sensor" else (host, found)  # type: ignore[index]
+                joined[name] = host if what == "sensor" else (host, found)
     return desk

@@ -18,6 +18,8 @@ class MemoryStore:
     """A journal in memory. A second society of the same process can go on from it."""
 
     path = "memory"
+    forgets = True
+    """It ends with the process, so what it holds need not be found again by another one."""
 
     def __init__(self, data: bytes = b"") -> None:
         """`data` is a journal as it stands in a file."""

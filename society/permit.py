@@ -82,7 +82,7 @@ class Permit:
         raise PermitError(self.tool, "a permit cannot be copied or stored")
 
     __copy__ = __deepcopy__ = __reduce__ = _refuse
-    __reduce_ex__ = _refuse  # type: ignore[assignment]
+    __reduce_ex__ = _refuse
 
 
 def give(action: CurrentAction, tool: str, arguments: Value, place: Place) -> Permit:

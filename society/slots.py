@@ -21,7 +21,6 @@ import trio
 
 from society.errors import SocietyError
 
-
 THREADS: Final = 1_000
 """Worker threads at once at a boundary without a bound; one more waits within its own timeout."""
 
@@ -142,24 +141,24 @@ class Place:
         given_up = False
         came: outcome.Outcome[Any] | None = None
 
-        def work() -> Any:
+        def work() -> outcome.Outcome[Any] | None:
             nonlocal came
             with lock:
                 if given_up:
                     return None  # given up before it began: the function is never called
                 self.began = True
-            result = outcome.capture(function, *args, **named)
+            result: outcome.Outcome[Any] = outcome.capture(function, *args, **named)
             with lock:
                 came = result
                 late = given_up
             if not late:
-                return result.unwrap()
+                return result  # unwrapped outside: what a plain function returns may be something to await
             with contextlib.suppress(trio.RunFinishedError):  # the journal's intent stands, and resume settles it
                 token.run_sync_soon(self._came_back, result)
             return None
 
         try:
-            return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._slots.threads)
+            ended = await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._slots.threads)
         except trio.Cancelled:
             with lock:
                 given_up = True
@@ -170,6 +169,8 @@ class Place:
                 if result is not None:
                     self._came_back(result)
             raise
+        assert ended is not None
+        return ended.unwrap()
 
     def _came_back(self, result: outcome.Outcome[Any]) -> None:
         assert self._slots is not None

@@ -33,7 +33,7 @@ from society.limits import Limits
 from society.policy import Policy
 from society.records import Barrier, Contribution, End, Late, Opening, Settlement, Start
 from society.replaying import Replaying
-from society.retelling import retold
+from society.retelling import forked_events, retold
 from society.rounds import RoundUnderWay
 from society.shared import Shared
 from society.snapshot import Member, Snapshot
@@ -189,6 +189,7 @@ class AsyncSociety:
         self._events = dated_events(events, self._shared, self.state)
         self._agents: dict[str, Agent] = {agent.name: agent for agent in self._declared_agents}
         self._members: dict[str, Member] = {}
+        self._parents: dict[str, str] = {}
         for agent in self._declared_agents:
             self._member(agent.name)
         self.store = store
@@ -351,10 +352,7 @@ class AsyncSociety:
         if name in self._members:
             return self._members[name]
         agent = self._agents[name]
-        hosts = self._hosts
-        if isinstance(hosts, Mapping):
-            hosts = hosts.get(name, hosts.get(agent.group, ()) if agent.group is not None else ())
-        hosts = tuple(hosts) if isinstance(hosts, (list, tuple)) else (() if hosts is None else (hosts,))
+        hosts = self._hosts_of(agent)
         key = tuple(map(id, hosts))
         desk = self._desks.get(key)
         if desk is None:
@@ -369,6 +367,21 @@ class AsyncSociety:
         judge = Judge(policy) if policy.rules or policy.default != "allow" else None
         member = self._members[name] = Member(agent, desk, judge)
         return member
+
+    def _hosts_of(self, agent: Agent) -> tuple[Any, ...]:
+        """Return an agent's hosts: its own, its group's, or, for one that was born, its parent's."""
+        hosts = self._hosts
+        if isinstance(hosts, Mapping):
+            name: str | None = agent.name
+            while name is not None:
+                found = self._agents[name]
+                for key in (name, found.group):
+                    if key in hosts:
+                        hosts = hosts[key]
+                        return tuple(hosts) if isinstance(hosts, list | tuple) else (hosts,)
+                name = self._parents.get(name)
+            return ()
+        return tuple(hosts) if isinstance(hosts, list | tuple) else (() if hosts is None else (hosts,))
 
     def _check_birth(self, agent: Agent) -> None:
         """Refuse a birth whose behavior another process could not find (R13)."""
@@ -484,6 +497,8 @@ class AsyncSociety:
                 return End(outcome="finished", reason="everybody has left")
             await self._round(gate)
             await trio.lowlevel.checkpoint_if_cancelled()
+            if self._replaying is not None and self.state.round < max_ticks:
+                continue  # a run that went on after an end, went on
             if (end := self._over(max_ticks)) is not None:
                 return end
 
@@ -521,6 +536,7 @@ class AsyncSociety:
                     raise ResumeRefused(
                         f"the behavior of {name!r}, {birth['behavior']}, is not found again; name it in behaviors="
                     )
+                self._parents[name] = birth["parent"]
                 self._agents[name] = Agent(
                     name,
                     behavior,
@@ -537,6 +553,12 @@ class AsyncSociety:
         self._started = begun
         self._from_store = True
         self._changes = dict(changes)
+
+    def replay(self, run_id: str, replaying: Replaying, records: Sequence[Any]) -> None:
+        """Take all answers from a journal from now on, and be compared with it."""
+        self.run_id = run_id
+        self._replaying = replaying
+        self._changes = forked_events(records)
 
     def start_record(self) -> Start:
         """Return the first record of this run's journal."""
@@ -657,6 +679,7 @@ class AsyncSociety:
                 if did[0] == "spawn" and did[2]["name"] not in self._agents:
                     name = did[2]["name"]
                     self._agents[name] = snapshot.births[contribution.agent, name]
+                    self._parents[name] = contribution.agent
                     self._member(name)
 
     def view(self, state: State | None = None) -> View:

@@ -112,7 +112,7 @@ class FrozenDict(dict[str, Any]):
     """A dict that refuses change. Equal to a plain one, and goes through json, pickle, deepcopy and isinstance like it."""
 
     __slots__ = ()
-    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuses  # type: ignore[assignment]
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuses
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _thawed_dict, (dict(self),)
@@ -131,8 +131,8 @@ class FrozenList(list[Any]):
     """A list that refuses change. Equal to a plain one, and goes through json, pickle, deepcopy and isinstance like it."""
 
     __slots__ = ()
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = append = clear = extend = insert = pop = remove = _refuses  # type: ignore[assignment]
-    reverse = sort = _refuses  # type: ignore[assignment]
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = append = clear = extend = insert = pop = remove = _refuses
+    reverse = sort = _refuses
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _thawed_list, (list(self),)

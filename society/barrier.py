@@ -124,7 +124,8 @@ class RoundInProgress:
             inbox = self.before.inboxes.get(name, ()) if first else ()  # type: ignore[assignment]
         if inbox:
             self._read += len(inbox)
-        look = inbox or (), self.before.receipts.get(name, ()) if first else ()
+        # Tuples: a behavior that empties what it was shown would change the story of what it received.
+        look = tuple(inbox or ()), tuple(self.before.receipts.get(name, ())) if first else ()
         self.looks.append(look)
         return look
 
@@ -190,7 +191,9 @@ class RoundInProgress:
 
     def _folded(self, key: str, rule: Any, values: list[Value]) -> Value:
         if self.recorded is not None and callable(rule):
-            return self.recorded.merged.get(key, self.value(key))
+            if key not in self.recorded.merged:
+                raise MergeFailed("its function raised when the round was recorded")
+            return self.recorded.merged[key]
         return fold_contributions(rule, self.value(key), values)
 
     def _version(self, key: str) -> int:

@@ -64,6 +64,8 @@ def check_fit(rule: str | MergeFunction, key: str, value: Value, contribution: V
     """
     if rule == "sum" and not _is_number(contribution):
         raise ValueRefused(f"shared.{key}", f"{type(contribution).__name__} is no addend for merge = 'sum'")
+    if rule in ("append", "union") and isinstance(contribution, (list, dict)):
+        freeze([contribution], f"shared.{key}")  # what comes back in every round would nest without bound
     if rule in ("min", "max"):
         if not _is_number(contribution) and not isinstance(contribution, str):
             raise ValueRefused(f"shared.{key}", f"{type(contribution).__name__} has no order for merge = {rule!r}")
@@ -119,7 +121,6 @@ def _by_function(function: MergeFunction, value: Value, contributions: Sequence[
             value = freeze(function(value, contribution), "the merged value")
         except Exception as error:  # the function is the scenario author's; whatever it raises ends the run (R9)
             kind, message = described(error)
-            raise MergeFailed(
-                f"{getattr(function, '__name__', 'the merge function')} raised {kind}: {message}"
-            ) from error
+            name = getattr(function, "__name__", "the merge function")
+            raise MergeFailed(str(freeze(f"{name} raised {kind}: {message}"))) from error
     return value

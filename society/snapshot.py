@@ -53,13 +53,14 @@ class Snapshot:
     gate: Gate
     check_birth: Callable[[Agent], None]
     """Refuses a birth that a durable run could not find again."""
-    births: dict[tuple[str, str], Agent] = attrs.field(factory=dict)
-    """Agents asked for in this round, by (parent, name)."""
+    births: dict[int, tuple[dict[str, Any], Agent]] = attrs.field(factory=dict)
+    """Agents asked for in this round, with their descriptions, by the identity of these: of two that one parent asked
+    for by one name, the first may have been part of something that did not end well."""
     neighbors: Mapping[str, Sequence[str]] | None = None
 
-    def expect_birth(self, parent: str, agent: Agent) -> None:
+    def expect_birth(self, agent: Agent, described: dict[str, Any]) -> None:
         self.check_birth(agent)
-        self.births.setdefault((parent, agent.name), agent)
+        self.births[id(described)] = described, agent
 
     def effects(self, tick: Tick) -> list[Action]:
         """Return the actions that a tick has started so far."""

@@ -30,6 +30,7 @@ from society.gate import Gate
 from society.host import join
 from society.judge import Judge
 from society.limits import Limits
+from society.merge import check_fit
 from society.policy import Policy
 from society.records import Barrier, Contribution, End, Late, Opening, Settlement, Start
 from society.replaying import Replaying
@@ -349,10 +350,12 @@ class AsyncSociety:
 
     def _member(self, name: str) -> Member:
         """Return an agent with its hosts joined and its sensors found."""
-        if name in self._members:
-            return self._members[name]
-        agent = self._agents[name]
-        hosts = self._hosts_of(agent)
+        if name not in self._members:
+            self._members[name] = self._seated(self._agents[name])
+        return self._members[name]
+
+    def _seated(self, agent: Agent) -> Member:
+        name, hosts = agent.name, self._hosts_of(agent)
         key = tuple(map(id, hosts))
         desk = self._desks.get(key)
         if desk is None:
@@ -365,8 +368,7 @@ class AsyncSociety:
         names = Names(shared=tuple(self._shared), sensors=tuple(desk.sensors))
         policy = compiled(self._policy + agent.policy, names)
         judge = Judge(policy) if policy.rules or policy.default != "allow" else None
-        member = self._members[name] = Member(agent, desk, judge)
-        return member
+        return Member(agent, desk, judge)
 
     def _hosts_of(self, agent: Agent) -> tuple[Any, ...]:
         """Return an agent's hosts: its own, its group's, or, for one that was born, its parent's."""
@@ -384,7 +386,8 @@ class AsyncSociety:
         return tuple(hosts) if isinstance(hosts, list | tuple) else (() if hosts is None else (hosts,))
 
     def _check_birth(self, agent: Agent) -> None:
-        """Refuse a birth whose behavior another process could not find (R13)."""
+        """Refuse a birth whose sensors nobody has, or whose behavior another process could not find (R13)."""
+        self._seated(agent)
         if self.store is None or getattr(self.store, "forgets", False):
             return
         if self._found(qualified(agent.behavior)) is not agent.behavior:
@@ -678,7 +681,7 @@ class AsyncSociety:
             for did in contribution.did if contribution.ending == "well" else ():
                 if did[0] == "spawn" and did[2]["name"] not in self._agents:
                     name = did[2]["name"]
-                    self._agents[name] = snapshot.births[contribution.agent, name]
+                    self._agents[name] = snapshot.births[id(did[2])][1]
                     self._parents[name] = contribution.agent
                     self._member(name)
 
@@ -837,9 +840,13 @@ def dated_events(
         happening: dict[str, Any] = {key: value for key, value in event.items() if key != "round"}
         if not happening or set(happening) - {"share", "send"}:
             raise ScenarioError(f"{at}: an event has a round, and share = {{…}} or send = {{to, kind, body}}.")
-        for key in happening.get("share", ()):
+        for key, value in happening.get("share", EMPTY).items():
             if key not in shared:
                 raise ScenarioError(f"{at}.share.{key}: the key is not declared.{suggestion(str(key), shared)}")
+            try:
+                check_fit(shared[key].merge, key, shared[key].initial, freeze(value, f"shared.{key}"))
+            except ValueRefused as refused:
+                raise ScenarioError(f"{at}.share: {refused}") from refused
         if "send" in happening:
             send = happening["send"]
             to = send.get("to")

@@ -295,6 +295,7 @@ class Tick:
         """
         self._mine()
         snapshot = self._snapshot
+        key = freeze(key) if isinstance(key, str) else key
         declared = snapshot.terms.shared.get(key)
         name = self._member.agent.name
         if declared is None:
@@ -332,7 +333,6 @@ class Tick:
             raise ScenarioError(f"spawn takes an Agent, not {type(agent).__name__}.")
         if agent.name in self._snapshot.before.groups:
             raise ScenarioError(f"spawn: the name {agent.name!r} was used before; names are never used again.")
-        self._snapshot.expect_birth(self._member.agent.name, agent)
         described = {
             "name": agent.name,
             "behavior": qualified(agent.behavior),
@@ -342,6 +342,7 @@ class Tick:
             "group": agent.group,
             "index": agent.index,
         }
+        self._snapshot.expect_birth(agent, described)
         self._did.append(("spawn", self._at, described))
 
     def retire(self) -> None:
@@ -596,6 +597,7 @@ class SharedView(Mapping[str, Value]):
         if tick._task is None:
             tick._over("has ended")
         snapshot = tick._snapshot
+        key = freeze(key) if isinstance(key, str) else key
         declared = snapshot.terms.shared.get(key)
         if declared is None:
             known = suggestion(str(key), snapshot.terms.shared)

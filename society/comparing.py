@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from society.errors import ScenarioError
-from society.grid import Grid, written
+from society.grids import Grid, written
 from society.lines import Part, bounded, shown, text
 from society.trace import Difference, Trace
 from society.values import plain

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from society.grid import Grid
+from society.grids import Grid
 from society.lines import Part, bounded, cut, shown
 
 ALWAYS: Final = ("messages_sent", "shared_conflicts", "timeouts", "in_doubt")

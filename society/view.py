@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
 
-from society.grid import Grid, written
+from society.grids import Grid, written
 from society.lines import BOUND, Line, Part, Style, shown, text
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pytest
 import trio
 import trio.testing
 
-from society.grid import Grid
+from society.grids import Grid
 from society.lines import Part
 from society.view import Screen, progress
 

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from society.commands.options import Activation, Json, OnScreen, Settings, file_to_write, settings
 from society.exit_codes import Verdict, of_run
-from society.grid import Grid, written
+from society.grids import Grid, written
 from society.lines import Part, shown
 from society.view import Screen
 

@@ -24,8 +24,8 @@ AGENTS, ACTIONS = 500, 20
 RECORDS = AGENTS * ACTIONS * 2
 
 
-def journal_costs() -> list[tuple[str, float, float | None]]:
-    """Return (name, value, bar): each value should be at least its bar; `None` where there is none."""
+def journal_costs() -> list[tuple[str, float, str]]:
+    """Return (name, value, bar)."""
     with tempfile.TemporaryDirectory() as folder:
         file_rate, file_batch = _measured(FileStore(Path(folder) / "run"))
         sqlite_rate, sqlite_batch = _measured(SqliteStore(Path(folder) / "journal.db"))
@@ -36,12 +36,12 @@ def journal_costs() -> list[tuple[str, float, float | None]]:
     decoded = sum(1 for _ in found.records())
     ended = time.perf_counter()
     return [
-        ("file: intents and results per second", file_rate, 5000),
-        ("file: records per fsync", file_batch, 10),
-        ("sqlite: intents and results per second", sqlite_rate, 5000),
-        ("sqlite: records per fsync", sqlite_batch, 10),
-        ("chain checked, records per second", len(found) / (scanned - began), None),
-        ("records decoded per second", decoded / (ended - scanned), None),
+        ("file: intents and results per second", file_rate, ">= 5000"),
+        ("file: records per fsync", file_batch, ">= 10"),
+        ("sqlite: intents and results per second", sqlite_rate, ">= 5000"),
+        ("sqlite: records per fsync", sqlite_batch, ">= 10"),
+        ("chain checked, records per second", len(found) / (scanned - began), ""),
+        ("records decoded per second", decoded / (ended - scanned), ""),
     ]
 
 
@@ -67,8 +67,3 @@ async def _written(store: Store) -> int:
             for number in range(AGENTS):
                 nursery.start_soon(act, f"agent-{number}")
     return journal.batches
-
-
-if __name__ == "__main__":
-    for name, value, bar in journal_costs():
-        print(f"{value:12,.0f}  {name}" + (f" (at least {bar:,.0f})" if bar else ""))

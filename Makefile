@@ -1,0 +1,49 @@
+# Sets itself up: the first target that is made builds .venv from pyproject.toml, and again when that has changed.
+
+PYTHON := $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14 python3,$(shell \
+	$(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
+BIN := .venv/bin
+READY := .venv/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench check traces clean
+
+help:
+	@echo "make demo    watch a society, and compare what another activation makes of it"
+	@echo "make test    lint, types, tests"
+	@echo "make bench   what things cost, beside what they may cost"
+	@echo "make check   the scenarios, without running them"
+	@echo "make traces  write the published traces anew"
+
+demo: $(READY)
+	$(BIN)/society run scenarios/question.toml --show
+	@echo
+	$(BIN)/society compare scenarios/question.toml
+	@echo
+	$(BIN)/society run scenarios/rumor.toml
+	@echo
+	$(BIN)/society compare scenarios/rumor.toml --activations synchronized,sequential,shuffled
+
+test: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n 2
+
+bench: $(READY)
+	$(BIN)/python -m tests.bench
+
+check: $(READY)
+	$(BIN)/society check $(wildcard scenarios/*.toml)
+
+traces: $(READY)
+	$(BIN)/python -m tests.publish
+
+clean:
+	rm -rf .venv
+
+$(READY): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "society needs Python 3.11 or newer; none is on the PATH." >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@

@@ -120,10 +120,8 @@ def test_once_a_run_is_cancelled_no_further_crossing_starts_even_if_a_tool_swall
 
     @host.tool("stubborn")
     async def stubborn() -> str:
-        try:
+        with contextlib.suppress(trio.Cancelled):
             await trio.sleep(100)
-        except trio.Cancelled:
-            pass
         return "stopped early"
 
     @host.sensor("eye")

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from society.errors import ValueRefused as ValueRefused
     from society.file_store import FileStore as FileStore
     from society.host import AsyncHost as AsyncHost
+    from society.lattice import grid as grid
     from society.limits import Limits as Limits
     from society.load import load_scenario as load_scenario
     from society.memory_store import MemoryStore as MemoryStore
@@ -96,6 +97,7 @@ _PLACES = {
     ),
     "file_store": ("FileStore",),
     "host": ("AsyncHost",),
+    "lattice": ("grid",),
     "limits": ("Limits",),
     "load": ("load_scenario",),
     "memory_store": ("MemoryStore",),

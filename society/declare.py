@@ -10,19 +10,34 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from society.agent import Agent, qualified
+from society.draw import digest
 from society.records import Start
 from society.shared import Shared
 from society.state import State, Terms, first_state
 
 
-def declaration(agents: Sequence[Agent], shared: Mapping[str, Shared], terms: Terms, on_error: str) -> dict[str, Any]:
+def declaration(
+    agents: Sequence[Agent],
+    shared: Mapping[str, Shared],
+    terms: Terms,
+    on_error: str,
+    *,
+    rate: float | None = None,
+    topology: Mapping[str, Sequence[str]] | None = None,
+) -> dict[str, Any]:
     """Return the declarations as one value."""
+    more: dict[str, Any] = {}
+    if rate is not None:
+        more["rate"] = rate
+    if topology is not None:  # nothing is folded by it, so a digest will do to tell that it has changed
+        more["topology"] = digest("topology", list(topology.items())).hex()
     return {
         "shared": {key: _shared(declared) for key, declared in shared.items()},
         "agents": [_agent(agent) for agent in agents],
         "in_turn": terms.in_turn,
         "inbox_capacity": terms.inbox_capacity,
         "on_error": on_error,
+        **more,
     }
 
 

@@ -9,7 +9,7 @@ Does not know: policies, limits, journals, or which agent asks.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import attrs
@@ -41,6 +41,12 @@ class Tool:
     """Seconds; the society's `tool_timeout` where None."""
     thread: bool = True
     """A plain function runs in a worker thread; otherwise where it stands, for quick, pure ones."""
+    awaited: bool = attrs.field(init=False)
+    """It is an `async` function."""
+
+    @awaited.default
+    def _is_awaited(self) -> bool:
+        return is_async(self.function)
 
 
 @attrs.frozen(kw_only=True)
@@ -68,7 +74,7 @@ class Host(Protocol):
     approver: Any
     asker: Any
 
-    async def invoke(self, tool: str, arguments: Mapping[str, Any], permit: Any = None) -> Any: ...
+    def invoke(self, tool: str, arguments: Mapping[str, Any], permit: Any = None) -> Awaitable[Any]: ...
 
     async def perceive(self, sensor: str, place: Place) -> Any: ...
 
@@ -173,17 +179,20 @@ class AsyncHost:
         if name in registered:
             raise ScenarioError(f"{what} {name!r} is registered twice on one host; choose another name.")
 
-    async def invoke(self, tool: str, arguments: Mapping[str, Any], permit: Any = None) -> Any:
-        """Call a tool. Only the gate can: it alone has permits.
+    def invoke(self, tool: str, arguments: Mapping[str, Any], permit: Any = None) -> Awaitable[Any]:
+        """Call a tool; awaited, gives what it returned. Only the gate can: it alone has permits.
 
         Raises:
             PermitError: There is no permit, or it is spent, forged, or for another action.
         """
-        granted = permits.check(permit, tool, arguments)
+        place = permits.check(permit, tool, arguments).place
         found = self.tools.get(tool)
         if found is None:
             raise ScenarioError(f"tool {tool!r} is not on this host.{suggestion(tool, self.tools)}")
-        return await called(found.function, granted.place, found.thread, **plain(arguments))
+        if not found.awaited:
+            return called(found.function, place, found.thread, **plain(arguments))
+        place.began = True
+        return found.function(**plain(arguments))  # type: ignore[no-any-return]
 
     async def perceive(self, sensor: str, place: Place) -> Any:
         """Return what a sensor returns now."""

@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 import attrs
 import msgspec
 
+from society.draw import idempotency_key
 from society.errors import PermitError
 from society.slots import Place
 from society.values import Value
@@ -26,15 +27,21 @@ class CurrentAction:
 
     id: str
     """The same in every run of the scenario; traces show it."""
-    idempotency_key: str
-    """The same on every resume of this run, different for every action and run: hand it to the service that is called."""
     agent: str
     round: int
     attempt: int
     """1, or 2 where an action in doubt of an idempotent tool is called again."""
+    order: tuple[int, ...]
+    """Its place in the round: the tick's in order of activation, from 0, then the ordinal within the tick."""
+    _run_id: str = attrs.field(repr=False)
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same on every resume of this run, different for every action and run: hand it to the service that is called."""
+        return idempotency_key(self._run_id, self.id)
 
 
-_current: ContextVar[CurrentAction | None] = ContextVar("society_current_action", default=None)
+current: ContextVar[CurrentAction | None] = ContextVar("society_current_action", default=None)
 
 
 def current_action() -> CurrentAction:
@@ -43,7 +50,7 @@ def current_action() -> CurrentAction:
     Raises:
         PermitError: No tool is running here.
     """
-    action = _current.get()
+    action = current.get()
     if action is None:
         raise PermitError("current_action", "no tool is running here")
     return action

@@ -173,6 +173,7 @@ class RoundUnderWay:
         if self.script:
             tick.script = self.script.pop((member.agent.name, number), None)
         tick._task = _current_task()
+        tick.place = place
         return tick
 
     def _plain(self, place: int) -> Begun | None:
@@ -224,7 +225,7 @@ class RoundUnderWay:
             if ending is not None:
                 self.endings[place] = ending
                 self.done += 1
-                if tick._asked is not None:
+                if tick._ordinal:
                     self._conclude(tick, ending)
 
     async def _observe(self, tick: Tick, sensors: Sequence[str]) -> None:
@@ -237,13 +238,15 @@ class RoundUnderWay:
         tick.observations = dict(zip(sensors, values, strict=True))
 
     def _well(self, tick: Tick) -> Contribution:
-        if tick._asked is not None:
+        if tick._ordinal:
             if tick.cuts:
                 tick._snapshot.gate.flush_cuts(tick)
             if left := tick.never_awaited():
                 return self._failed(tick, where_never_awaited(left), f"{short(left[0].line[0])}:{left[0].line[1]}")
         if self.timeout is not None and self.scope.cancel_called:
-            return late(tick, self.scope.deadline)  # it was cancelled before it returned, whatever it made of that (R12)
+            return late(
+                tick, self.scope.deadline
+            )  # it was cancelled before it returned, whatever it made of that (R12)
         return tick.contribution()
 
     def _failed(self, tick: Tick, error: BaseException, where: str | None = None) -> Contribution:

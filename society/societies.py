@@ -30,6 +30,7 @@ from society.gate import Gate
 from society.host import join
 from society.judge import Judge
 from society.limits import Limits
+from society.neighbors import topology_by_name
 from society.merge import check_fit
 from society.policy import Policy
 from society.records import Barrier, Contribution, End, Late, Opening, Settlement, Start
@@ -89,7 +90,8 @@ class RunResult:
 class AsyncSociety:
     """A society whose agents tick all at once, in synchronized rounds (R).
 
-    `activation="partial"` with a `rate` is synchronized too: in each round every agent joins with that probability.
+    `activation="partial"` with a `rate` is synchronized too: in each round every agent joins with that probability, on its
+    own, keyed by seed, round and name. All who join look at one snapshot; who does not keeps its inbox. 1 is `synchronized`.
 
     Args:
         agents: In declared order.
@@ -98,7 +100,8 @@ class AsyncSociety:
         limits: Bounds for the whole society.
         policy: Rules for everyone; an agent's own add up with it.
         parameters: What ticks see as `tick.parameters`.
-        topology: By agent's name, the names of its neighbors, in the order in which `tick.neighbors` gives them.
+        topology: Who is next to whom: by agent's name, the names of its neighbors; a graph of networkx whose nodes are
+            agents' names; or `grid(width, height)`, whose places are the agents in declared order.
         measures: By name, a function of a view that returns a number, or a dict of numbers by agent.
         seed: Of all random numbers.
         store: Where the journal lives; without one the run lives in this process alone.
@@ -130,7 +133,7 @@ class AsyncSociety:
         model: Any = None,
         policy: Policy | None = None,
         parameters: Mapping[str, Any] | None = None,
-        topology: Mapping[str, Sequence[str]] | None = None,
+        topology: Any = None,
         measures: Mapping[str, Measure] | None = None,
         seed: int = 0,
         store: Any = None,
@@ -186,7 +189,7 @@ class AsyncSociety:
             inbox_capacity=self.limits.inbox_capacity,
             retire_failed=on_error == "retire",
         )
-        self._topology = topology
+        self._topology = None if topology is None else topology_by_name(topology, self.state.names)
         self._events = dated_events(events, self._shared, self.state)
         self._agents: dict[str, Agent] = {agent.name: agent for agent in self._declared_agents}
         self._members: dict[str, Member] = {}
@@ -571,7 +574,9 @@ class AsyncSociety:
             activation=self.activation,
             seed=self.seed,
             agents=[agent.name for agent in self._declared_agents],
-            declared=declaration(self._declared_agents, self._shared, self.terms, self.on_error),
+            declared=declaration(
+                self._declared_agents, self._shared, self.terms, self.on_error, rate=self.rate, topology=self._topology
+            ),
             meaning=self._meaning,
             code=self._code,
         )
@@ -743,7 +748,8 @@ class Society(AsyncSociety):
     """A society whose agents tick one after another; each contribution counts before the next agent looks (Q).
 
     `activation`: `sequential` in declared order; `shuffled`, each round in an order of its own, keyed by seed, round and
-    name, so that a newcomer moves nobody else; `random`, as many single ticks as there are agents, drawn with replacement.
+    name, so that a newcomer moves nobody else; `random`, as many single ticks as there are agents, drawn with replacement
+    and keyed by seed and round: in a round an agent may tick twice (with random numbers of its own each time) or not at all.
     It is awaited like `AsyncSociety`: the name tells the semantics, not the event loop.
     """
 

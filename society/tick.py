@@ -35,6 +35,7 @@ from society.errors import (
 )
 from society.merge import check_fit, fold_contributions
 from society.messages import Message, Receipt
+from society.neighbors import Neighbors
 from society.records import Contribution, Crossing, order
 from society.state import Action
 from society.values import FrozenDict, Unperceived, Value, freeze, freeze_items
@@ -88,14 +89,11 @@ class Entry:
             root._over("has ended")
         self.begun = True
         self.task = _current_task()
-        root.flying.append(self)
 
     def end(self) -> None:
         root = self.tick.root
-        if self in root.flying:
-            root.flying.remove(self)
-        if root.effects and self in root.effects:
-            root.effects.remove(self)
+        if self in root.entries:
+            root.entries.remove(self)
         self.holds = False
         if self.done is not None:
             self.done.set()
@@ -113,7 +111,6 @@ class Tick:
     _ordinal = 0
     _at = _FRESH
     _own: dict[str, list[Value]] | None = None
-    _asked: list[Entry] | None = None
     _joined: list[tuple[tuple[int, ...], Tick]] | None = None
     _rng: random.Random | None = None
     _memory: Memory | None = None
@@ -125,11 +122,14 @@ class Tick:
     silent: dict[str, str] | None = None
     degraded_by: str | None = None
     retiring = False
+    place = 0
+    """The tick's place in order of activation."""
     script: dict[str, list[Any]] | None = None
-    records: list[Crossing] = []  # noqa: RUF012  (four empty lists that nobody appends to: `_ask` gives a tick its own)
-    flying: list[Entry] = []  # noqa: RUF012
-    effects: list[Entry] = []  # noqa: RUF012
+    records: list[Crossing] = []  # noqa: RUF012  (empty lists that nobody appends to: `_ask` gives a tick its own)
+    entries: list[Entry] = []  # noqa: RUF012
+    """Crossings that were asked for and have not ended, those of lanes included."""
     cuts: list[Crossing] = []  # noqa: RUF012
+    """Crossings that this tick gave up; recorded if it goes on."""
     left: tuple[tuple[float, Entry], ...] = ()
     """Crossings that were cancelled, with the time: what a late tick waited for."""
 
@@ -239,6 +239,12 @@ class Tick:
         if name not in snapshot.before.groups:
             raise UnknownRecipient(name, tuple(nearest(str(name), snapshot.before.names, 3)))
         return snapshot.going.public(name)
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """Those next to this agent in the topology: name → public state, as the snapshot shows it, in order."""
+        self._alive()
+        return Neighbors(self)
 
     @property
     def in_doubt(self) -> tuple[Action, ...]:
@@ -370,7 +376,7 @@ class Tick:
         frozen = freeze_items(arguments, f"{tool}")
         entry = self._ask("call", f"{tool}")
         if self._snapshot.gate.has_effect(self, tool):
-            self._effect(entry)
+            entry.order = order(entry.at)
         return self._crossing(entry, self._snapshot.gate.call(self, entry, tool, frozen))
 
     def ask_human(self, question: Any) -> Coroutine[Any, Any, Value]:
@@ -383,7 +389,7 @@ class Tick:
         """Let a sub-agent work on a payload; gives its result."""
         frozen = freeze(payload, "payload")
         entry = self._ask("delegate", f"sub-agent {subagent}")
-        self._effect(entry)
+        entry.order = order(entry.at)
         return self._crossing(entry, self._snapshot.gate.delegate(self, entry, subagent, frozen))
 
     async def _gathered(self, crossings: Sequence[Awaitable[Any]]) -> list[Any]:
@@ -421,8 +427,8 @@ class Tick:
         if self._plain:
             raise PlainBehavior(self._member.agent.name, crossing)
         root = self.root
-        if root._asked is None:
-            root._asked, root.records, root.flying, root.effects, root.cuts = [], [], [], [], []
+        if root.entries is Tick.entries:
+            root.records, root.entries, root.cuts = [], [], []
         if root.cuts:
             self._snapshot.gate.flush_cuts(root)
         self._ordinal += 1
@@ -432,29 +438,23 @@ class Tick:
 
     def _crossing(self, entry: Entry, coroutine: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
         entry.coroutine = coroutine
-        if self._asked is None:
-            self._asked = [entry]
-        else:
-            self._asked.append(entry)
+        self.root.entries.append(entry)
         return coroutine
 
-    def _effect(self, entry: Entry) -> None:
-        """Give an effect its place among those of its agent: they run in the order of their ordinals (B8)."""
-        entry.order = order(entry.at)
-        effects = self.root.effects
-        effects.append(entry)
-        if len(effects) > 1 and effects[-2].order > entry.order:  # type: ignore[operator]
-            effects.sort(key=lambda other: other.order)  # type: ignore[arg-type, return-value]
+    @property
+    def flying(self) -> list[Entry]:
+        """Crossings that have begun and not ended."""
+        return [entry for entry in self.entries if entry.begun]
 
     def never_awaited(self) -> list[Entry]:
-        """Return the crossings that were asked for and never begun, and close them (B9)."""
-        left = [entry for entry in self._asked or () if entry.coroutine is not None]
+        """Return the crossings that this tick or lane asked for and never began, and close them (B9)."""
+        root = self.root
+        left = [entry for entry in root.entries if not entry.begun and (self is root or entry.tick is self)]
         for entry in left:
+            root.entries.remove(entry)
             if entry.coroutine is not None:
                 entry.coroutine.close()
                 entry.coroutine = None
-            if entry in self.root.effects:
-                self.root.effects.remove(entry)
         return left
 
     def lane(self, entry: Entry) -> Tick:
@@ -696,3 +696,9 @@ class NeverAwaited(BehaviorError):
 def short(path: str) -> str:
     """Return a file's name without its folders, which differ from machine to machine."""
     return path.replace("\\", "/").rsplit("/", 1)[-1]
+
+
+def in_order(entry: Entry) -> tuple[int, ...]:
+    """Return what effects are sorted by: their ordinals."""
+    assert entry.order is not None
+    return entry.order

@@ -30,8 +30,8 @@ from society.gate import Gate
 from society.host import join
 from society.judge import Judge
 from society.limits import Limits
-from society.neighbors import topology_by_name
 from society.merge import check_fit
+from society.neighbors import topology_by_name
 from society.policy import Policy
 from society.records import Barrier, Contribution, End, Late, Opening, Settlement, Start
 from society.replaying import Replaying

@@ -44,6 +44,7 @@ import zlib
 from array import array
 from collections.abc import Callable, Iterator
 from functools import cache
+from types import NoneType, UnionType
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import attrs
@@ -260,6 +261,8 @@ def _freezer(annotation: Any) -> _Freezer | None:
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
         return _freezer_of_struct(annotation)
     origin, inside = get_origin(annotation), get_args(annotation)
+    if origin is UnionType and inside[1:] == (NoneType,):
+        return _freezer(inside[0])  # None itself is left as it is
     if origin in (list, dict) and (inner := _freezer(inside[-1])) is not None:
         return _freezer_of_list(inner) if origin is list else _freezer_of_dict(inner)
     if origin is tuple and any(_freezer(item) for item in inside if item is not ...):

@@ -21,7 +21,7 @@ class Input:
     """A file that a scenario was made of."""
 
     name: str
-    """Its path from the scenario's folder, with `/`."""
+    """Its path from the folder that the scenario's paths are relative to, with `/`."""
     path: Path
     """Absolute."""
     sha256: str
@@ -33,14 +33,19 @@ class Files:
     """The scenario's path as the caller wrote it."""
     path: Path = attrs.field(init=False)
     """The scenario's path from the root. Symbolic links stay: what it names lies where the author sees the file."""
+    within: str = attrs.field(init=False, default=".")
+    """Where the files lie that the scenario names, from its own folder: its key `folder`."""
     inputs: list[Input] = attrs.field(init=False, factory=list)
+    absolute: dict[KeyPath, Path] = attrs.field(init=False, factory=dict)
+    """What the scenario names by a path from the root, by setting."""
 
     def __attrs_post_init__(self) -> None:
         self.path = Path(os.path.abspath(self.shown))
 
     @property
     def folder(self) -> Path:
-        return self.path.parent
+        """What the paths in the scenario are relative to."""
+        return Path(os.path.normpath(self.path.parent / self.within))
 
     def named(self, name: str) -> Path:
         """Return the path from the root of a file that the scenario names."""
@@ -48,7 +53,7 @@ class Files:
 
     def as_shown(self, name: str) -> str:
         """Return how to tell the caller of a file that the scenario names: as the scenario's own path was written."""
-        return str(self.shown.parent / name)
+        return str(self.shown.parent / self.within / name)
 
     def read(self, name: str, setting: KeyPath, report: Report) -> bytes | None:
         """Return what is in a file that a setting names; `None` if it cannot be read, which is then reported."""
@@ -61,6 +66,8 @@ class Files:
             report.add(setting, f"{path} cannot be read: {error.strerror}")
         else:
             self.note(path, content)
+            if os.path.isabs(name):
+                self.absolute[setting] = path
             return content
         return None
 

@@ -57,9 +57,13 @@ def load_scenario(
     report = Report(str(files.shown), locate(text))
     data, report.settings, refused = with_settings(_data(text, report), settings)
     report.faults += refused
+    if isinstance(data.get("folder"), str):
+        files.within = data["folder"]
     environment = Environment(environ, report)
     table, left_out = structured(environment.resolved(data), report)
 
+    for number, file in enumerate(table.inputs):
+        files.read(file, ("inputs", number), report)
     code = _code(table, files, report)
     ground = Ground(report=report, code=code, files=files, parameters=table.parameters, seed=table.seed)
     populations = populate(table.agents, ground)
@@ -105,6 +109,8 @@ def load_scenario(
         meaning=meaning,
         fingerprint=fingerprint(meaning),
         inputs=tuple(files.inputs),
+        folder=files.folder,
+        absolute=dict(files.absolute),
         code=code.module if code else None,
         behaviors=tuple(vars(code.module)[function] for function in code.functions()) if code else (),
         settings=settings,

@@ -19,6 +19,7 @@ from society.errors import UnknownTool
 from society.files import Input
 from society.host import AsyncHost
 from society.limits import Limits
+from society.locate import Path as KeyPath
 from society.policy import Policy
 from society.shared import Shared
 from society.values import FrozenDict
@@ -61,6 +62,10 @@ class Scenario:
     """The sha256 of the meaning, in hex."""
     inputs: tuple[Input, ...]
     """The scenario file first, then the files it used."""
+    folder: Path
+    """What the scenario's paths are relative to."""
+    absolute: Mapping[KeyPath, Path]
+    """What the file names by a path from the root, by setting."""
     code: ModuleType | None
     behaviors: tuple[Callable[..., Any], ...]
     """The functions of the code file: what agents that are born may do."""

@@ -32,6 +32,11 @@ class Number:
     """In a type: a whole number from 0 on, or the parameter that holds it."""
 
 
+@attrs.frozen
+class Share:
+    """In a type: a number from 0 to 1."""
+
+
 class Misfit(Exception):
     """A table whose keys do not go together. The loader turns it into a fault with its line."""
 
@@ -49,9 +54,10 @@ Whole = Annotated[int, AtLeast(-(2**63))]
 Value = Annotated[Any, Free()]
 Values = Annotated[dict[str, Any], Free()]
 Count = Annotated[int | str, Number()]
+Rate = Annotated[float, Share()]
 Names = tuple[str, ...]
 
-Activation = Literal["synchronized", "sequential", "shuffled"]
+Activation = Literal["synchronized", "sequential", "shuffled", "random", "partial"]
 RULES: Final = ("never", "deny", "allow", "approve")
 OnError = Literal["stop", "continue", "retire"]
 
@@ -180,7 +186,7 @@ class TopologyTable:
     """The field that takes all keys that are not fields."""
 
     graph: str
-    """The name of a generator of networkx, or a function of the code file."""
+    """A function of the code file, `grid`, or the name of a generator of networkx."""
     group: str | None = None
     """Whose members are the nodes; left out, the nodes are all agents."""
     options: Values = attrs.field(factory=dict)
@@ -198,7 +204,13 @@ class ScenarioTable:
     about: str = ""
     code: str | None = None
     """A Python file, relative to the scenario."""
+    folder: str = "."
+    """What paths in this file are relative to, from its own folder. The copy in a run's folder says `inputs`."""
+    inputs: Names = ()
+    """Further files that the code reads. A run's folder has copies of them."""
     activation: Activation = "synchronized"
+    rate: Rate | None = None
+    """With which probability an agent joins a round, where the activation is `partial`."""
     max_ticks: Positive = 100
     """The most rounds of a run."""
     until: str | None = None

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from society.testing.alone import Contributed as Contributed
     from society.testing.alone import tick_once as tick_once
+    from society.testing.crashes import CrashChangedRun as CrashChangedRun
+    from society.testing.crashes import Crashes as Crashes
+    from society.testing.crashes import crash_everywhere as crash_everywhere
     from society.testing.failing_store import Crash as Crash
     from society.testing.failing_store import FailingStore as FailingStore
     from society.testing.fake_host import Call as Call
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "alone": ("Contributed", "tick_once"),
+    "crashes": ("CrashChangedRun", "Crashes", "crash_everywhere"),
     "failing_store": ("Crash", "FailingStore"),
     "fake_host": ("Call", "FakeHost"),
     "replies": ("say", "use"),

@@ -1,9 +1,14 @@
-"""The pytest plugin: a mark that runs one test under several activations.
+"""The pytest plugin: a mark that runs one test under several activations, and crashes at every write.
 
     @pytest.mark.activations("synchronized", "sequential")
     async def test_everyone_is_told(activation): ...
 
 Without names, `@pytest.mark.activations` stands for `synchronized` and every activation in turn.
+
+    def test_the_market_survives(crash_everywhere):
+        crash_everywhere(make_market, max_ticks=5)
+
+`make_market(store)` builds a society; see `society.testing.crashes`.
 
 Knows: pytest's collection.
 Does not know: anything of societies until a test with the mark is collected; it is loaded in other projects' runs too.
@@ -11,7 +16,8 @@ Does not know: anything of societies until a test with the mark is collected; it
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import pytest
 
@@ -20,6 +26,14 @@ KNOWN: Final = ("synchronized", "sequential", "shuffled", "random", "partial")
 
 DEFAULT: Final = ("synchronized", "sequential", "shuffled", "random")
 """Those that need nothing besides their name."""
+
+
+@pytest.fixture
+def crash_everywhere() -> Callable[..., Any]:
+    """`crash_everywhere(make, max_ticks)` crashes a society at every write, resumes it, and compares."""
+    from society.testing.crashes import crash_everywhere
+
+    return crash_everywhere
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from society.shared import Shared as Shared
     from society.societies import AsyncRuntime as AsyncRuntime
     from society.societies import AsyncSociety as AsyncSociety
-    from society.societies import RunResult as RunResult
+    from society.run_result import RunResult as RunResult
     from society.societies import Society as Society
     from society.sqlite_store import SqliteStore as SqliteStore
     from society.trace import Trace as Trace
@@ -107,7 +107,8 @@ _PLACES = {
     "policy": ("Policy", "allow", "approve", "deny", "never"),
     "scenario": ("Scenario",),
     "shared": ("Shared",),
-    "societies": ("AsyncRuntime", "AsyncSociety", "RunResult", "Society"),
+    "run_result": ("RunResult",),
+    "societies": ("AsyncRuntime", "AsyncSociety", "Society"),
     "sqlite_store": ("SqliteStore",),
     "trace": ("Trace",),
     "values": ("NOT_EXECUTED", "NO_ANSWER", "UNKNOWN", "WAIT", "plain", "unstructure"),

@@ -24,7 +24,8 @@ from society.memory_store import MemoryStore
 from society.records import Answer, Approval, Barrier, Cut, End, Forked, Intent, Opening, Start
 from society.replaying import Replaying, recorded_rounds, short
 from society.retelling import retold
-from society.societies import AsyncSociety, RunResult
+from society.run_result import RunResult
+from society.societies import AsyncSociety
 from society.trace import Trace
 from society.values import Value, freeze
 

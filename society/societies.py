@@ -11,80 +11,51 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 import attrs
 import trio
 
 from society import story
-from society.agent import Agent, qualified
+from society.agent import Agent
 from society.barrier import Closed, RoundInProgress, effects
 from society.collector import paused
-from society.conditions import compile_until, compiled
+from society.conditions import compile_until
 from society.declare import declaration
+from society.declaring import (
+    IN_TURN,
+    SYNCHRONIZED,
+    check_activation,
+    check_error_rule,
+    check_references,
+    check_seed,
+    dated_events,
+    declared_shared,
+    frozen_parameters,
+)
 from society.draw import drawn, joining, shuffled
-from society.errors import ResumeRefused, ScenarioError, SocietyError, ValueRefused, suggestion
+from society.errors import ScenarioError, SocietyError, leaves
 from society.expressions import Names
 from society.gate import Gate
-from society.host import join
-from society.judge import Judge
 from society.limits import Limits
-from society.merge import check_fit
+from society.members import Members
 from society.neighbors import topology_by_name
+from society.outcomes import LASTING, Past, finished, outcome_after, past
 from society.policy import Policy
 from society.records import Barrier, Contribution, End, Late, Opening, Settlement, Start
 from society.replaying import Replaying
 from society.retelling import forked_events, retold
 from society.rounds import RoundUnderWay
-from society.shared import Shared
-from society.snapshot import Member, Snapshot
+from society.run_result import RunResult
+from society.snapshot import Snapshot
 from society.state import State, Terms, first_state
 from society.survival import Keeping, journaled
 from society.telling import Telling
 from society.trace import Trace
-from society.values import EMPTY, FrozenDict, Value, freeze
+from society.values import EMPTY, Value, freeze
 from society.views import Agents, Counts, SharedValues, View
 
-ACTIVATIONS: Final = ("synchronized", "sequential", "shuffled", "random", "partial")
-SYNCHRONIZED: Final = ("synchronized", "partial")
-IN_TURN: Final = ("sequential", "shuffled", "random")
-ON_ERROR: Final = ("stop", "continue", "retire")
-LASTING: Final = ("satisfied", "quiet", "conflict")
-"""Outcomes that do not go on with a larger `max_ticks` (R14)."""
-
 Measure = Callable[[View], Any]
-
-
-@attrs.frozen(kw_only=True)
-class RunResult:
-    """How a run ended."""
-
-    outcome: str
-    """`conflict`, `failed`, `budget`, `satisfied`, `quiet`, `finished`, `waiting`, `cancelled` or `interrupted`."""
-    reason: str
-    rounds: int
-    shared: Mapping[str, Value]
-    metrics: Counts
-    _measured: Callable[[], Mapping[str, Any]] = attrs.field(repr=False, eq=False)
-    _tell: Callable[[], Trace | None] = attrs.field(repr=False, eq=False)
-    usage: Mapping[str, int]
-    """Tokens, by kind."""
-    cost_usd: float | None
-    in_doubt: tuple[Any, ...]
-    """Actions that may or may not have happened."""
-
-    # A resumed run tells its trace from the journal, which costs a pass over all of it: only who asks pays.
-
-    @cached_property
-    def trace(self) -> Trace | None:
-        """None where `keep_trace` is off."""
-        return self._tell()
-
-    @cached_property
-    def measures(self) -> Mapping[str, Any]:
-        """By name, a list with a value per round, round 0 included."""
-        return self._measured()
 
 
 class AsyncSociety:
@@ -156,20 +127,15 @@ class AsyncSociety:
     ) -> None:
         self.name = name
         self.activation = activation if activation is not None else self.activations[0]
-        self._check_activation(rate)
-        if isinstance(seed, bool) or not isinstance(seed, int):
-            raise ScenarioError(f"seed: {seed!r} is not a whole number.")
-        if on_error not in ON_ERROR:
-            raise ScenarioError(
-                f"on_error: {on_error!r} is not one of {', '.join(ON_ERROR)}.{suggestion(str(on_error), ON_ERROR)}"
-            )
+        check_activation(self.activation, self.activations, type(self).__name__, rate)
+        check_seed(seed)
+        check_error_rule(on_error)
         self.seed = seed
         self.rate = rate
         self.limits = limits if limits is not None else Limits()
         self.on_error = on_error
         self.approver = approver
         self.asker = asker
-        self._policy = policy if policy is not None else Policy()
         self._declared_agents = tuple(agents)
         self._shared = declared_shared(shared or {})
         self._parameters = frozen_parameters(parameters)
@@ -178,11 +144,8 @@ class AsyncSociety:
         self._until = until
         self._quiet = quiet
         self._measures = dict(measures or {})
-        self._hosts = hosts
-        self._desks: dict[Any, Any] = {}
-        self._behaviors = {qualified(function): function for function in behaviors}
         self.state: State = first_state(self._declared_agents, self._shared)
-        self._check_references()
+        check_references(self.state.groups, self._shared, hosts)
         self.terms = Terms(
             shared=self._shared,
             in_turn=self.activation in IN_TURN,
@@ -191,12 +154,15 @@ class AsyncSociety:
         )
         self._topology = None if topology is None else topology_by_name(topology, self.state.names)
         self._events = dated_events(events, self._shared, self.state)
-        self._agents: dict[str, Agent] = {agent.name: agent for agent in self._declared_agents}
-        self._members: dict[str, Member] = {}
-        self._parents: dict[str, str] = {}
-        for agent in self._declared_agents:
-            self._member(agent.name)
         self.store = store
+        self.members = Members(
+            self._declared_agents,
+            hosts,
+            policy if policy is not None else Policy(),
+            tuple(self._shared),
+            behaviors,
+            lambda: self.store is not None and not getattr(self.store, "forgets", False),
+        )
         self.run_id = run_id if run_id is not None else uuid.uuid4().hex
         self._meaning, self._code = dict(meaning or {}), dict(code or {})
         self._telling = Telling(keep=keep_trace)
@@ -270,7 +236,7 @@ class AsyncSociety:
 
     @property
     def agents(self) -> Agents:
-        return Agents(self._agents, self.state)
+        return Agents(self.members.agents, self.state)
 
     @property
     def parameters(self) -> Mapping[str, Value]:
@@ -317,96 +283,6 @@ class AsyncSociety:
     def render_traces(self, **options: Any) -> str:
         """Return the trace as text to read; options are those of `Trace.render`."""
         return self.trace.render(**options)
-
-    # ── what is declared ────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _check_activation(self, rate: float | None) -> None:
-        if self.activation not in ACTIVATIONS:
-            raise ScenarioError(
-                f"activation: {self.activation!r} is not one of {', '.join(ACTIVATIONS)}."
-                + suggestion(str(self.activation), ACTIVATIONS)
-            )
-        if self.activation not in self.activations:
-            other = "Society" if self.activation in IN_TURN else "AsyncSociety"
-            raise ScenarioError(
-                f"activation: {self.activation!r} is an activation of {other}, not of {type(self).__name__}."
-            )
-        if (self.activation == "partial") != (rate is not None):
-            raise ScenarioError("activation: 'partial' goes with a rate, and a rate with 'partial'.")
-        if rate is not None and (isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate <= 1):
-            raise ScenarioError(f"rate: {rate!r} is not a probability from 0 to 1.")
-
-    def _check_references(self) -> None:
-        names = self.state.groups
-        groups = {group for group in names.values() if group is not None}
-        for key, declared in self._shared.items():
-            for what, listed in (("writers", declared.writers), ("readers", declared.readers)):
-                for name in listed or ():
-                    if name not in names and name not in groups and name != "world":
-                        raise ScenarioError(
-                            f"shared.{key}.{what}: no agent is called {name!r}.{suggestion(name, names)}"
-                        )
-        if isinstance(self._hosts, Mapping):
-            for name in self._hosts:
-                if name not in names and name not in groups:
-                    raise ScenarioError(f"hosts: no agent is called {name!r}.{suggestion(str(name), names)}")
-
-    def _member(self, name: str) -> Member:
-        """Return an agent with its hosts joined and its sensors found."""
-        if name not in self._members:
-            self._members[name] = self._seated(self._agents[name])
-        return self._members[name]
-
-    def _seated(self, agent: Agent) -> Member:
-        name, hosts = agent.name, self._hosts_of(agent)
-        key = tuple(map(id, hosts))
-        desk = self._desks.get(key)
-        if desk is None:
-            desk = self._desks[key] = join(hosts, name)
-        for sensor in agent.observe:
-            if sensor not in desk.sensors:
-                raise ScenarioError(
-                    f"agent {name!r} observes {sensor!r}, which none of its hosts has.{suggestion(sensor, desk.sensors)}"
-                )
-        names = Names(shared=tuple(self._shared), sensors=tuple(desk.sensors))
-        policy = compiled(self._policy + agent.policy, names)
-        judge = Judge(policy) if policy.rules or policy.default != "allow" else None
-        return Member(agent, desk, judge)
-
-    def _hosts_of(self, agent: Agent) -> tuple[Any, ...]:
-        """Return an agent's hosts: its own, its group's, or, for one that was born, its parent's."""
-        hosts = self._hosts
-        if isinstance(hosts, Mapping):
-            name: str | None = agent.name
-            while name is not None:
-                found = self._agents[name]
-                for key in (name, found.group):
-                    if key in hosts:
-                        hosts = hosts[key]
-                        return tuple(hosts) if isinstance(hosts, list | tuple) else (hosts,)
-                name = self._parents.get(name)
-            return ()
-        return tuple(hosts) if isinstance(hosts, list | tuple) else (() if hosts is None else (hosts,))
-
-    def _check_birth(self, agent: Agent) -> None:
-        """Refuse a birth whose sensors nobody has, or whose behavior another process could not find (R13)."""
-        self._seated(agent)
-        if self.store is None or getattr(self.store, "forgets", False):
-            return
-        if self._found(qualified(agent.behavior)) is not agent.behavior:
-            raise ScenarioError(
-                f"spawn: a resumed run could not find the behavior of {agent.name!r} ({qualified(agent.behavior)}) again. "
-                "Name it in `behaviors=`, or give a function that stands at the top of its module."
-            )
-
-    def _found(self, name: str) -> Any:
-        """Return the behavior of that qualified name: among the declared ones, in `behaviors=`, or by import."""
-        if name in self._behaviors:
-            return self._behaviors[name]
-        for agent in self._declared_agents:
-            if qualified(agent.behavior) == name:
-                return agent.behavior
-        return imported(name)
 
     # ── one run ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -463,8 +339,6 @@ class AsyncSociety:
         """Return what a caller should see of a group: the error that broke the run, not the tasks it climbed through."""
         if self._broken is not None:
             return self._broken
-        from society.errors import leaves
-
         found = leaves(group)
         interrupts = [leaf for leaf in found if isinstance(leaf, KeyboardInterrupt)]
         others = [leaf for leaf in found if not isinstance(leaf, trio.Cancelled)]
@@ -494,18 +368,16 @@ class AsyncSociety:
     async def _rounds(self, gate: Gate, max_ticks: int, resumed: End | None) -> End:
         if not self._started:
             self._begin(gate)
-        elif resumed is None and self._last is not None and (end := self._over(max_ticks)) is not None:
+        elif resumed is None and self._last is not None and (end := self._outcome(max_ticks)) is not None:
             return end
         while True:
-            if self.state.round >= max_ticks:
-                return End(outcome="finished", reason=f"{self.state.round} rounds were reached")
-            if not self.state.live:
-                return End(outcome="finished", reason="everybody has left")
+            if (end := finished(self.state, max_ticks)) is not None:
+                return end
             await self._round(gate)
             await trio.lowlevel.checkpoint_if_cancelled()
             if self._replaying is not None and self.state.round < max_ticks:
                 continue  # a run that went on after an end, went on
-            if (end := self._over(max_ticks)) is not None:
+            if (end := self._outcome(max_ticks)) is not None:
                 return end
 
     def _begin(self, gate: Gate) -> None:
@@ -534,24 +406,7 @@ class AsyncSociety:
         changes: Mapping[int, list[Any]],
     ) -> None:
         """Stand where a journal ends: the state after its last round, and the records of the open one."""
-        for birth in state.births:
-            name = birth["name"]
-            if name not in self._agents:
-                behavior = self._found(birth["behavior"])
-                if behavior is None:
-                    raise ResumeRefused(
-                        f"the behavior of {name!r}, {birth['behavior']}, is not found again; name it in behaviors="
-                    )
-                self._parents[name] = birth["parent"]
-                self._agents[name] = Agent(
-                    name,
-                    behavior,
-                    observe=birth["observe"],
-                    state=birth["state"],
-                    public=birth["public"],
-                    group=birth["group"],
-                    index=birth["index"],
-                )
+        self.members.bear_again(state.births)
         self.state = state
         self._last = Past(**remembered) if remembered else None
         self._left_open = list(open_round)
@@ -601,7 +456,7 @@ class AsyncSociety:
             self._parameters,
             self.seed,
             gate,
-            self._check_birth,
+            self.members.check_birth,
             neighbors=self._topology,
         )
         if self._replaying is not None:
@@ -613,7 +468,7 @@ class AsyncSociety:
         way = self._under_way = RoundUnderWay(
             snapshot, self.limits.round_timeout, script, self._is_ending, self._parked
         )
-        members = [self._member(name) for name in self._order(before, round)]
+        members = [self.members.of(name) for name in self._order(before, round)]
         if self._replaying is not None:
             way.given = self._replaying.late_ticks(round)
         if going.broken is not None:
@@ -657,8 +512,8 @@ class AsyncSociety:
         settled = settlements(going.before, way, gate.late)
         closed = going.close(way.crossings, settled)
         after = closed.after
-        if closed.conflict is None:
-            self._adopt_births(contributions, way.snapshot, after)
+        if closed.conflict is None and len(after.names) > len(going.before.names):
+            self.members.adopt(contributions, way.snapshot.births)
         barrier = Barrier(
             round=going.round,
             events=events,
@@ -679,22 +534,11 @@ class AsyncSociety:
         gate.open.clear()
         gate.late = []
 
-    def _adopt_births(self, contributions: list[Contribution], snapshot: Snapshot, after: State) -> None:
-        if len(after.names) == len(snapshot.before.names):
-            return
-        for contribution in contributions:
-            for did in contribution.did if contribution.ending == "well" else ():
-                if did[0] == "spawn" and did[2]["name"] not in self._agents:
-                    name = did[2]["name"]
-                    self._agents[name] = snapshot.births[id(did[2])][1]
-                    self._parents[name] = contribution.agent
-                    self._member(name)
-
     def view(self, state: State | None = None) -> View:
         """Return what measures and `until` look at."""
         state = self.state if state is None else state
         return View(
-            state.round, SharedValues(self._shared, state.shared), Agents(self._agents, state), self._parameters
+            state.round, SharedValues(self._shared, state.shared), Agents(self.members.agents, state), self._parameters
         )
 
     def _measure(self, state: State) -> list[tuple[str, str | None, Value]]:
@@ -711,23 +555,17 @@ class AsyncSociety:
             self._measured.setdefault(name, []).append(value)
         return found
 
-    def _over(self, max_ticks: int) -> End | None:
-        """Return the outcome that holds at the last barrier, if one does (R14)."""
-        last = self._last
-        assert last is not None
-        if last.conflict is not None:
-            return End(outcome="conflict", reason=last.conflict)
-        if last.failed is not None and self.on_error == "stop":
-            return End(outcome="failed", reason=last.failed)
-        if self._until is not None and self._until(self.view()) is True:
-            return End(outcome="satisfied", reason=f"until holds after round {self.state.round}")
-        if self._quiet and last.was_quiet and not any(round > self.state.round for round in self._events):
-            return End(outcome="quiet", reason=f"round {self.state.round} wrote nothing, and nothing is in flight")
-        if not self.state.live:
-            return End(outcome="finished", reason="everybody has left")
-        if self.state.round >= max_ticks:
-            return End(outcome="finished", reason=f"{self.state.round} rounds were reached")
-        return None
+    def _outcome(self, max_ticks: int) -> End | None:
+        assert self._last is not None
+        return outcome_after(
+            self._last,
+            self.state,
+            on_error=self.on_error,
+            max_ticks=max_ticks,
+            until=lambda: self._until is not None and self._until(self.view()) is True,
+            quiet=self._quiet,
+            events_to_come=any(round > self.state.round for round in self._events),
+        )
 
     def _result(self, end: End) -> RunResult:
         return RunResult(
@@ -775,113 +613,6 @@ class AsyncRuntime:
     @property
     def society(self) -> AsyncSociety:
         return self._society
-
-
-@attrs.frozen
-class Past:
-    """What is remembered of the last round, to tell which outcome holds after it."""
-
-    conflict: str | None
-    failed: str | None
-    was_quiet: bool
-
-
-def past(barrier: Barrier, closed: Closed, after: State, asked_for_quiet: bool) -> Past:
-    """Return what decides on the outcome. Not the round itself: it would live on through the whole next one."""
-    conflict = None if closed.conflict is None else f"shared.{closed.conflict_key}: {closed.conflict}"
-    failed = [contribution for contribution in barrier.ticks if contribution.ending == "failed"]
-    told = None
-    if failed:
-        first = failed[0]
-        where = f" ({first.where})" if first.where else ""
-        more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
-        told = f"{first.agent} in round {barrier.round}: {first.error}{where}{more}"
-    return Past(conflict, told, asked_for_quiet and wrote_nothing(barrier) and not after.inboxes)
-
-
-def wrote_nothing(barrier: Barrier) -> bool:
-    """Tell whether a round wrote nothing at all: no message, no SHARED, no memory, no public state, no birth (R14)."""
-    for contribution in barrier.ticks:
-        if contribution.state or contribution.gone or contribution.public or contribution.public_gone:
-            return False
-        if any(did[0] != "note" for did in contribution.did):
-            return False
-    return not barrier.events
-
-
-# ── declarations ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def declared_shared(shared: Mapping[str, Any]) -> dict[str, Shared]:
-    """Return SHARED as declared, plain values as `Shared(value)`."""
-    declared: dict[str, Shared] = {}
-    for key, value in shared.items():
-        if not isinstance(key, str) or not key:
-            raise ScenarioError(f"shared: a key is a text, not {key!r}.")
-        try:
-            name = freeze(key)
-            declared[name] = value if isinstance(value, Shared) else Shared(freeze(value, f"shared.{key}"))
-        except ValueRefused as refused:
-            raise ScenarioError(str(refused)) from refused
-    return declared
-
-
-def frozen_parameters(parameters: Mapping[str, Any] | None) -> FrozenDict:
-    try:
-        return freeze(dict(parameters or {}), "parameters")  # type: ignore[no-any-return]
-    except ValueRefused as refused:
-        raise ScenarioError(str(refused)) from refused
-
-
-def dated_events(
-    events: Iterable[Mapping[str, Any]], shared: Mapping[str, Shared], state: State
-) -> dict[int, list[Any]]:
-    """Return the scenario's events by round, checked and frozen."""
-    dated: dict[int, list[Any]] = {}
-    for place, event in enumerate(events):
-        at = f"events[{place}]"
-        round = event.get("round")
-        if isinstance(round, bool) or not isinstance(round, int) or round < 1:
-            raise ScenarioError(f"{at}.round: {round!r} is not a round, 1 or more.")
-        happening: dict[str, Any] = {key: value for key, value in event.items() if key != "round"}
-        if not happening or set(happening) - {"share", "send"}:
-            raise ScenarioError(f"{at}: an event has a round, and share = {{…}} or send = {{to, kind, body}}.")
-        for key, value in happening.get("share", EMPTY).items():
-            if key not in shared:
-                raise ScenarioError(f"{at}.share.{key}: the key is not declared.{suggestion(str(key), shared)}")
-            try:
-                check_fit(shared[key].merge, key, shared[key].initial, freeze(value, f"shared.{key}"))
-            except ValueRefused as refused:
-                raise ScenarioError(f"{at}.share: {refused}") from refused
-        if "send" in happening:
-            send = happening["send"]
-            to = send.get("to")
-            if to is not None and to not in state.groups:
-                raise ScenarioError(f"{at}.send.to: no agent is called {to!r}.{suggestion(str(to), state.groups)}")
-            if not isinstance(send.get("kind"), str):
-                raise ScenarioError(f"{at}.send.kind: {send.get('kind')!r} is not a text.")
-            happening["send"] = {"to": to, "kind": send["kind"], "body": send.get("body", {})}
-        try:
-            dated.setdefault(round, []).append(freeze(happening, at))
-        except ValueRefused as refused:
-            raise ScenarioError(str(refused)) from refused
-    return dated
-
-
-def imported(name: str) -> Any:
-    """Return the function of a qualified name `module:qualname`, or None."""
-    import importlib
-
-    module_name, _, qualname = name.partition(":")
-    if "<" in qualname:
-        return None
-    try:
-        found: Any = importlib.import_module(module_name)
-    except ImportError:
-        return None
-    for part in qualname.split("."):
-        found = getattr(found, part, None)
-    return found
 
 
 # ── rounds ──────────────────────────────────────────────────────────────────────────────────────────────────────────────

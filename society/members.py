@@ -1,0 +1,153 @@
+"""Members: every agent there is or was, with its hosts joined, its policy ready to judge, and its behavior found again.
+
+Knows: declared agents, those who were born, and what each one reaches.
+Does not know: rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from society.agent import Agent, qualified
+from society.conditions import compiled
+from society.errors import ResumeRefused, ScenarioError, suggestion
+from society.expressions import Names
+from society.host import join
+from society.judge import Judge
+from society.policy import Policy
+from society.records import Contribution
+from society.snapshot import Member
+
+
+class Members:
+    def __init__(
+        self,
+        declared: Sequence[Agent],
+        hosts: Any,
+        policy: Policy,
+        keys: Sequence[str],
+        behaviors: Iterable[Callable[..., Any]],
+        durable: Callable[[], bool],
+    ) -> None:
+        self.agents: dict[str, Agent] = {agent.name: agent for agent in declared}
+        """By name, those who were born included."""
+        self._declared = tuple(declared)
+        self._hosts = hosts
+        self._policy = policy
+        self._keys = tuple(keys)
+        self._behaviors = {qualified(function): function for function in behaviors}
+        self._durable = durable
+        self.desks: dict[Any, Any] = {}
+        self._seats: dict[str, Member] = {}
+        self._parents: dict[str, str] = {}
+        for agent in declared:
+            self.of(agent.name)
+
+    def of(self, name: str) -> Member:
+        """Return an agent with its hosts joined and its sensors found."""
+        if name not in self._seats:
+            self._seats[name] = self._seated(self.agents[name])
+        return self._seats[name]
+
+    def _seated(self, agent: Agent) -> Member:
+        name, hosts = agent.name, self._hosts_of(agent)
+        key = tuple(map(id, hosts))
+        desk = self.desks.get(key)
+        if desk is None:
+            desk = self.desks[key] = join(hosts, name)
+        for sensor in agent.observe:
+            if sensor not in desk.sensors:
+                raise ScenarioError(
+                    f"agent {name!r} observes {sensor!r}, which none of its hosts has.{suggestion(sensor, desk.sensors)}"
+                )
+        names = Names(shared=self._keys, sensors=tuple(desk.sensors))
+        policy = compiled(self._policy + agent.policy, names)
+        judge = Judge(policy) if policy.rules or policy.default != "allow" else None
+        return Member(agent, desk, judge)
+
+    def _hosts_of(self, agent: Agent) -> tuple[Any, ...]:
+        """Return an agent's hosts: its own, its group's, or, for one that was born, its parent's."""
+        hosts = self._hosts
+        if isinstance(hosts, Mapping):
+            name: str | None = agent.name
+            while name is not None:
+                found = self.agents[name]
+                for key in (name, found.group):
+                    if key in hosts:
+                        hosts = hosts[key]
+                        return tuple(hosts) if isinstance(hosts, list | tuple) else (hosts,)
+                name = self._parents.get(name)
+            return ()
+        return tuple(hosts) if isinstance(hosts, list | tuple) else (() if hosts is None else (hosts,))
+
+    def check_birth(self, agent: Agent) -> None:
+        """Refuse a birth whose sensors nobody has, or whose behavior another process could not find (R13)."""
+        self._seated(agent)
+        if not self._durable():
+            return
+        if self.behavior(qualified(agent.behavior)) is not agent.behavior:
+            raise ScenarioError(
+                f"spawn: a resumed run could not find the behavior of {agent.name!r} ({qualified(agent.behavior)}) again. "
+                "Name it in `behaviors=`, or give a function that stands at the top of its module."
+            )
+
+    def behavior(self, name: str) -> Any:
+        """Return the behavior of that qualified name: among the declared ones, in `behaviors=`, or by import."""
+        if name in self._behaviors:
+            return self._behaviors[name]
+        for agent in self._declared:
+            if qualified(agent.behavior) == name:
+                return agent.behavior
+        return imported(name)
+
+    def adopt(self, contributions: Iterable[Contribution], births: Mapping[int, Any]) -> None:
+        """Seat those who were born at a barrier: of two births with one name the first in order (R13)."""
+        for contribution in contributions:
+            for did in contribution.did if contribution.ending == "well" else ():
+                if did[0] == "spawn" and did[2]["name"] not in self.agents:
+                    name = did[2]["name"]
+                    self.agents[name] = births[id(did[2])][1]
+                    self._parents[name] = contribution.agent
+                    self.of(name)
+
+    def bear_again(self, births: Iterable[Mapping[str, Any]]) -> None:
+        """Seat those whose births stand in a journal.
+
+        Raises:
+            ResumeRefused: A behavior is not found again.
+        """
+        for birth in births:
+            name = birth["name"]
+            if name not in self.agents:
+                behavior = self.behavior(birth["behavior"])
+                if behavior is None:
+                    raise ResumeRefused(
+                        f"the behavior of {name!r}, {birth['behavior']}, is not found again; name it in behaviors="
+                    )
+                self._parents[name] = birth["parent"]
+                self.agents[name] = Agent(
+                    name,
+                    behavior,
+                    observe=birth["observe"],
+                    state=birth["state"],
+                    public=birth["public"],
+                    group=birth["group"],
+                    index=birth["index"],
+                )
+
+
+def imported(name: str) -> Any:
+    """Return the function of a qualified name `module:qualname`, or None."""
+    import importlib
+
+    module_name, _, qualname = name.partition(":")
+    if "<" in qualname:
+        return None
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ImportError:
+        return None
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    return found

@@ -15,6 +15,7 @@ from typing import Any, NoReturn, Protocol
 import outcome
 import trio
 
+from society.entry import Entry, in_order, where_never_awaited
 from society.errors import (
     BehaviorError,
     ReplayDivergence,
@@ -28,7 +29,7 @@ from society.host import SubAgent, Tool, called
 from society.limits import Limits
 from society.records import Answer, Crossing, Delegation, Late, Read
 from society.slots import AllGivenUp, Slots
-from society.tick import Entry, Tick, in_order, where_never_awaited
+from society.tick import Tick
 from society.values import NO_ANSWER, UNKNOWN, WAIT, Value, freeze, plain
 from society.work import Opaque, Work, failure, head, let_through, returned, told
 

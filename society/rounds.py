@@ -17,11 +17,12 @@ import attrs
 import trio
 
 from society.collector import paused
+from society.entry import Entry, short, where_never_awaited
 from society.errors import described, leaves
 from society.messages import Message, Receipt
 from society.records import Contribution, Crossing, order
 from society.snapshot import Member, Snapshot
-from society.tick import Entry, Tick, short, where_never_awaited
+from society.tick import Tick
 from society.values import freeze
 
 PATIENCE: Final = 256

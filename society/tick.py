@@ -15,15 +15,15 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Awaitable, Coroutine, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import trio
 
 from society.agent import Agent, qualified
 from society.draw import stream
+from society.entry import Entry
 from society.errors import (
-    BehaviorError,
     PlainBehavior,
     ScenarioError,
     SharedRefused,
@@ -33,7 +33,8 @@ from society.errors import (
     nearest,
     suggestion,
 )
-from society.merge import check_fit, fold_contributions
+from society.memory import Memory, SharedView, is_named
+from society.merge import check_fit
 from society.messages import Message, Receipt
 from society.neighbors import Neighbors
 from society.records import Contribution, Crossing, order
@@ -45,60 +46,6 @@ if TYPE_CHECKING:
 
 _current_task: Final = trio.lowlevel.current_task
 _FRESH: Final = "0"
-
-
-class Entry:
-    """One crossing of a tick, from being asked for to its end."""
-
-    __slots__ = (
-        "at",
-        "begun",
-        "coroutine",
-        "done",
-        "holds",
-        "line",
-        "order",
-        "person",
-        "scope",
-        "task",
-        "tick",
-        "what",
-    )
-
-    def __init__(self, tick: Tick, at: str, what: str, line: tuple[str, int]) -> None:
-        self.tick = tick
-        self.at = at
-        self.what = what
-        """As it is told when it is waited for: `restart`, `read service.status`."""
-        self.line = line
-        self.begun = False
-        self.holds = False
-        """It is the one effect of its agent that is under way (B8)."""
-        self.person = False
-        """It waits for a person whose answer may come in another process."""
-        self.coroutine: Coroutine[Any, Any, Any] | None = None
-        self.order: tuple[int, ...] | None = None
-        self.done: trio.Event | None = None
-        self.task: Any = None
-        self.scope: trio.CancelScope | None = None
-
-    def begin(self) -> None:
-        self.coroutine = None
-        root = self.tick.root
-        if root._task is None:
-            root._over("has ended")
-        self.begun = True
-        self.task = _current_task()
-
-    def end(self) -> None:
-        root = self.tick.root
-        if self in root.entries:
-            root.entries.remove(self)
-        self.holds = False
-        if self.done is not None:
-            self.done.set()
-        if trio.current_effective_deadline() == float("-inf"):
-            root.left = (*root.left, (trio.current_time(), self))
 
 
 class Tick:
@@ -308,7 +255,7 @@ class Tick:
             raise SharedRefused(
                 str(key), name, f"writes a key that is not declared.{suggestion(str(key), snapshot.terms.shared)}"
             )
-        if declared.writers is not None and not _named(declared.writers, self._member.agent):
+        if declared.writers is not None and not is_named(declared.writers, self._member.agent):
             raise SharedRefused(
                 key, name, f"may not write it; its writers are {', '.join(declared.writers) or 'nobody'}."
             )
@@ -576,129 +523,3 @@ def _reasons() -> list[str]:
 
 
 Unperceived.reasons = staticmethod(_reasons)
-
-
-def _named(names: Sequence[str], agent: Agent) -> bool:
-    return agent.name in names or (agent.group is not None and agent.group in names)
-
-
-class SharedView(Mapping[str, Value]):
-    """SHARED as one tick sees it, in declared order. It dies with the tick."""
-
-    __slots__ = ("_tick", "folded")
-
-    def __init__(self, tick: Tick) -> None:
-        self._tick = tick
-        self.folded: dict[str, Value] = {}
-        """Values of keys that this tick has written, its own writes folded in."""
-
-    def __getitem__(self, key: str) -> Value:
-        tick = self._tick
-        if tick._task is None:
-            tick._over("has ended")
-        snapshot = tick._snapshot
-        key = freeze(key) if isinstance(key, str) else key
-        declared = snapshot.terms.shared.get(key)
-        if declared is None:
-            known = suggestion(str(key), snapshot.terms.shared)
-            raise SharedRefused(str(key), tick._member.agent.name, f"reads a key that is not declared.{known}")
-        if declared.readers is not None and not _named(declared.readers, tick._member.agent):
-            readers = ", ".join(declared.readers) or "nobody"
-            raise SharedRefused(key, tick._member.agent.name, f"may not read it; its readers are {readers}.")
-        value = snapshot.going.value(key)
-        if tick._own is None and tick._parent is None and not tick._joined:
-            return value
-        own = tick.own(key)
-        if not own:
-            return value
-        if tick._parent is not None or key not in self.folded:
-            rule = declared.merge
-            self.folded[key] = fold_contributions(
-                "last" if rule == "first" and snapshot.terms.in_turn else rule, value, own
-            )
-        return self.folded[key]
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._tick._alive()._snapshot.terms.shared
-
-    def __iter__(self) -> Iterator[str]:
-        tick = self._tick._alive()
-        for key, declared in tick._snapshot.terms.shared.items():
-            if declared.readers is None or _named(declared.readers, tick._member.agent):
-                yield key
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __repr__(self) -> str:
-        return repr(dict(self)) if self._tick._task is not None else "<shared of a tick that has ended>"
-
-
-class Memory(MutableMapping[str, Value]):
-    """An agent's own memory in one tick: what it was, with this tick's changes over it. It dies with the tick."""
-
-    __slots__ = ("_assigned", "_before", "_deleted", "_name", "_tick")
-
-    def __init__(self, tick: Tick, before: FrozenDict, name: str) -> None:
-        self._tick = tick
-        self._before = before
-        self._name = name
-        self._assigned: dict[str, Value] = {}
-        self._deleted: set[str] = set()
-
-    def __getitem__(self, key: str) -> Value:
-        self._tick._alive()
-        if key in self._assigned:
-            return self._assigned[key]
-        if key in self._deleted or key not in self._before:
-            raise KeyError(key)
-        return self._before[key]
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        if not isinstance(key, str):
-            raise ValueRefused(f"{self._name}[{key!r}]", f"a key of type {type(key).__name__}")
-        self._tick.owned_here()
-        self._assigned[freeze(str(key))] = freeze(value, f"{self._name}.{key}")
-        self._deleted.discard(key)
-
-    def __delitem__(self, key: str) -> None:
-        self._tick.owned_here()
-        self[key]  # raises KeyError where there is none
-        self._assigned.pop(key, None)
-        if key in self._before:
-            self._deleted.add(key)
-
-    def __iter__(self) -> Iterator[str]:
-        self._tick._alive()
-        yield from (key for key in self._before if key not in self._deleted)
-        yield from (key for key in self._assigned if key not in self._before)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __repr__(self) -> str:
-        return f"{dict(self)!r}" if self._tick._task is not None else f"<{self._name} of a tick that has ended>"
-
-    def changes(self) -> tuple[dict[str, Value], list[str]]:
-        return self._assigned, sorted(self._deleted)
-
-
-def where_never_awaited(entries: Sequence[Entry]) -> BehaviorError:
-    """Return the error of a tick that asked for crossings and never awaited them."""
-    asked = "; ".join(f"{entry.what} ({short(entry.line[0])}:{entry.line[1]})" for entry in entries)
-    return NeverAwaited(f"never awaited: {asked}. Write `await` before it, or hand it to `tick.gather`.")
-
-
-class NeverAwaited(BehaviorError):
-    """A crossing was started and never awaited."""
-
-
-def short(path: str) -> str:
-    """Return a file's name without its folders, which differ from machine to machine."""
-    return path.replace("\\", "/").rsplit("/", 1)[-1]
-
-
-def in_order(entry: Entry) -> tuple[int, ...]:
-    """Return what effects are sorted by: their ordinals."""
-    assert entry.order is not None
-    return entry.order

@@ -18,6 +18,7 @@ import trio
 
 from society import permit as permits
 from society.draw import action_id, idempotency_key
+from society.entry import Entry
 from society.errors import (
     ActionDenied,
     ActionInDoubt,
@@ -31,7 +32,7 @@ from society.host import SubAgent, Tool, called
 from society.permit import CurrentAction
 from society.records import Answer, Approval, Delegation, Denial, Intent, Read, Result, order
 from society.slots import AllGivenUp, Place
-from society.tick import Entry, Tick
+from society.tick import Tick
 from society.values import NO_ANSWER, NOT_EXECUTED, WAIT, Value, freeze, plain
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ class Work:
     arguments: Value
     opaque: bool = False
     id: str = attrs.field(init=False)
+    judged: bytes = attrs.field(init=False)
+    """The arguments as they were written when they were asked for: nothing else is sent."""
     verdict: str = "allow"
     rule: str | None = None
 
@@ -116,6 +119,7 @@ class Work:
         self.id = action_id(
             tick._member.agent.name, tick._snapshot.round, tick.number, self.entry.at, self.tool.name, self.arguments
         )
+        self.judged = permits.written(self.arguments)
 
     async def through(self) -> Value:
         """See the action to its end; return the tool's value, or raise what `tick.call` raises.
@@ -430,7 +434,7 @@ class Opaque:
 
     async def invoke(self, tool: str, arguments: Value, permit: Any) -> Any:
         granted = permits.check(permit, tool, arguments)
-        return await called(self.subagent.function, granted.place, True, plain(arguments))
+        return await called(self.subagent.function, granted.place, True, plain(granted.arguments))
 
 
 def returned(value: Any) -> Value:

@@ -57,7 +57,7 @@ app.command(shelf.new)
 
 def main() -> None:
     """Run the command that the process was started with, and exit with its code."""
-    screen = Screen(sys.stdout, sys.stderr, os.environ)
+    screen = Screen(sys.stdout, sys.stderr, os.environ, sys.stdin)
     sys.exit(carried_out(sys.argv[1:], screen))
 
 
@@ -93,7 +93,9 @@ def _called(arguments: Sequence[str], screen: Screen) -> Verdict:
 
 def _told(error: BaseException, code: int, screen: Screen) -> Verdict:
     screen.say(_sentence(error), "bad")
-    return Verdict(code, MEANINGS[code] if code != FAILED else type(error).__name__)
+    # A note says how to go on.
+    why = [MEANINGS[code] if code != FAILED else type(error).__name__, *getattr(error, "__notes__", ())]
+    return Verdict(code, "; ".join(why))
 
 
 def _sentence(error: BaseException) -> str:

@@ -68,7 +68,14 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def of_run(
-    outcome: str, reason: str = "", *, rounds: int, failed_ticks: int = 0, in_doubt: int = 0, signal: int | None = None
+    outcome: str,
+    reason: str = "",
+    *,
+    rounds: int,
+    failed_ticks: int = 0,
+    in_doubt: int = 0,
+    signal: int | None = None,
+    onward: str | None = None,
 ) -> Verdict:
     """Return what a run's end means for the process.
 
@@ -79,6 +86,7 @@ def of_run(
         failed_ticks: Ticks that failed or were late although the run went on.
         in_doubt: Actions that may or may not have happened.
         signal: Number of the signal that ended the run, if one did.
+        onward: The command that leads on, if something is left to do.
     """
     after = f"{outcome} after {counted(rounds, 'round')}"
     code = OUTCOMES.get(outcome, FAILED)
@@ -90,4 +98,5 @@ def of_run(
         holds.append(Verdict(FAILED, f"{after}, but {counted(failed_ticks, 'tick')} failed"))
     if in_doubt:
         holds.append(Verdict(IN_DOUBT, f"{after}, with {counted(in_doubt, 'action')} in doubt"))
-    return worst(holds)
+    found = worst(holds)
+    return attrs.evolve(found, why=f"{found.why}; go on with: {onward}") if onward else found

@@ -4,7 +4,7 @@ On a terminal they are styled and fit its width, and a run in progress is told b
 no styles and no cursor movement, and nothing is cut. Whatever is printed is data: it is never read as markup, and what
 would control a terminal is written out.
 
-Knows: the two streams of the process, their width, and what each style looks like. The one module that imports rich.
+Knows: the streams of the process, their width, and what each style looks like. The one module that imports rich.
 Does not know: what is told.
 """
 
@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import codecs
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
 
 from society.grids import Grid, written
@@ -21,6 +21,7 @@ from society.lines import BOUND, Line, Part, Style, shown, text
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.live import Live
     from rich.table import Table
     from rich.text import Text
 
@@ -56,15 +57,20 @@ class Running(Protocol):
 class Screen:
     """Standard output for what was asked for, standard error for what is said about it."""
 
-    def __init__(self, out: TextIO, err: TextIO, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, out: TextIO, err: TextIO, environ: Mapping[str, str], typed: TextIO | None = None
+    ) -> None:
+        """`typed` is where a person's answers come from, if there is such a stream."""
         for stream in (out, err):
             _forgiving(stream)
-        self._out, self._err = out, err
+        self._out, self._err, self._typed = out, err, typed
         self._environ = environ
         self._is_document = False
         self._consoles: dict[int, Console] = {}
         self.is_live = False
         """Whether a cursor is hidden just now."""
+        self._live: Live | None = None
+        self._is_asking = False
 
     @property
     def is_terminal(self) -> bool:
@@ -80,6 +86,37 @@ class Screen:
     def bound(self) -> int | None:
         """Characters of a value that are shown unless all are asked for: in a pipe nothing is cut."""
         return BOUND if self.is_terminal else None
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether somebody is there to be asked: what is typed and what is said about a run are both at a terminal."""
+        return self._typed is not None and _is_terminal(self._typed) and _is_terminal(self._err)
+
+    async def ask(self, lines: Iterable[Line], prompt: str) -> str | None:
+        """Show something and return the line that is typed then; `None` at the end of what is typed.
+
+        What tells of the run stands still meanwhile. Nobody else waits, and cancelling takes the question back.
+        """
+        assert self._typed is not None
+        with self._standing_still():
+            self._print(self._err, lines)
+            self._guarded(self._err, lambda: self._console(self._err).print(_text((Part(prompt, "title"),)), end=""))
+            return await _typed_line(self._typed.fileno())
+
+    @contextmanager
+    def _standing_still(self) -> Iterator[None]:
+        live = self._live
+        if live is not None:
+            live.stop()
+            self.is_live = False
+        self._is_asking = True
+        try:
+            yield
+        finally:
+            self._is_asking = False
+            if live is not None and self._live is live:
+                live.start()
+                self.is_live = True
 
     def print(self, lines: Iterable[Line]) -> None:
         """Print lines to standard output. When its reader is gone, the rest is dropped in silence."""
@@ -138,14 +175,16 @@ class Screen:
 
         console = self._console(self._err)
         with Live(console=console, auto_refresh=False, transient=True) as live:
-            self.is_live = True
+            self.is_live, self._live = True, live
             try:
                 while True:
                     await trio.sleep(_POLL_SECONDS)
+                    if self._is_asking:
+                        continue
                     picture = Group(*map(_text, progress(town, max_ticks)))
                     self._guarded(self._err, lambda picture=picture: live.update(picture, refresh=True))
             finally:
-                self.is_live = False
+                self.is_live, self._live = False, None
 
     async def _tell_plainly(self, town: Running, max_ticks: int) -> None:
         import trio
@@ -184,6 +223,22 @@ class Screen:
                 file=stream, markup=False, emoji=False, highlight=False, _environ=dict(self._environ)
             )
         return self._consoles[id(stream)]
+
+
+async def _typed_line(descriptor: int) -> str | None:
+    """Return the next line that is typed at a terminal, without its end; `None` where there will be none."""
+    import termios
+
+    import trio
+
+    # What was typed before the question was seen is no answer to it.
+    termios.tcflush(descriptor, termios.TCIFLUSH)
+    await trio.lowlevel.wait_readable(descriptor)
+    try:
+        line = os.read(descriptor, 4096)  # a terminal gives whole lines
+    except OSError:
+        return None  # it was hung up
+    return line.decode(errors="replace").strip() if line else None
 
 
 def progress(town: Running, max_ticks: int) -> list[Line]:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
-import attrs
 from cyclopts import Parameter
 
+from society.commands.life import Asking, Kept, Quiet, lived, told
 from society.commands.options import Activation, Json, OnScreen, Settings, file_to_write, settings
-from society.exit_codes import Verdict, of_run
-from society.grids import Grid, written
-from society.lines import Part, shown
-from society.view import Screen
+from society.exit_codes import Verdict
 
 
 def run(
@@ -23,35 +19,49 @@ def run(
     ticks: int | None = None,
     seed: int | None = None,
     set_: Settings = (),
+    store: Annotated[Path | None, Parameter(negative="")] = None,
+    no_store: Annotated[bool, Parameter(("--no-store",), negative="")] = False,
     trace: Path | None = None,
     measures: Path | None = None,
+    approve: Asking = None,
     show: Annotated[bool, Parameter(negative="")] = False,
-    quiet: Annotated[bool, Parameter(negative="")] = False,
+    quiet: Quiet = False,
     json: Json = False,
     screen: OnScreen,
 ) -> Verdict:
-    """Run a scenario.
+    """Run a scenario, and keep the run in a folder.
 
     Args:
         scenario: A scenario file, or the name of one that ships with the project.
         activation: The rule by which ticks follow one another, instead of the scenario's own.
         ticks: How many rounds at most, instead of the scenario's own.
         seed: Instead of the scenario's own.
-        trace: Write the trace to this file.
+        store: The folder to keep it in, instead of a fresh one under runs/. If the folder holds a run of the same
+            scenario, that one goes on.
+        no_store: Keep nothing.
+        trace: Write the trace to this file, too.
         measures: Write the measures to this file, as CSV.
         show: Print the story of the run before the summary.
-        quiet: Say nothing while it runs.
     """
-    import trio
-
+    from society.approving import people
+    from society.errors import ScenarioError
     from society.load import load_scenario
     from society.shelf import scenario_path
 
+    if store is not None and no_store:
+        raise ScenarioError("--store and --no-store: choose one of them.")
     file_to_write(trace, "--trace")
     file_to_write(measures, "--measures")
-    loaded = load_scenario(scenario_path(scenario), set=settings(set_, max_ticks=ticks, seed=seed))
-    town = loaded.society(activation=activation)
-    ran = trio.run(live, town, loaded.max_ticks, screen, quiet or json)
+    loaded = load_scenario(
+        scenario_path(scenario), set=settings(set_, activation=activation, max_ticks=ticks, seed=seed)
+    )
+    folder = None if no_store else _folder(loaded, store)
+    town = (loaded if folder is None else _kept_in(folder, loaded)).society(
+        store=_store(folder), **people(approve, loaded.every_host, screen)
+    )
+    ran = lived(
+        town, lambda: town.run(loaded.max_ticks), loaded.max_ticks, Kept(folder=folder), screen, quiet or json
+    )
     if trace is not None:
         ran.result.trace.save(trace)
     if measures is not None:
@@ -59,111 +69,37 @@ def run(
     return told(ran, screen, json=json, show=show)
 
 
-@attrs.frozen
-class Ran:
-    town: Any
-    result: Any
-    signal: int | None
-    """The signal that asked the run to end, if one did."""
+def _folder(loaded: Any, given: Path | None) -> Path:
+    from society.run_folder import fresh
 
-    @property
-    def verdict(self) -> Verdict:
-        result = self.result
-        failed = result.metrics.get("failed_ticks", 0) + result.metrics.get("late_ticks", 0)
-        doubts = len(result.in_doubt)
-        return of_run(
-            result.outcome,
-            result.reason,
-            rounds=result.rounds,
-            failed_ticks=failed,
-            in_doubt=doubts,
-            signal=self.signal,
-        )
+    return fresh(loaded.name) if given is None else given
 
 
-async def live(town: Any, max_ticks: int, screen: Screen, quiet: bool) -> Ran:
-    """Run a society to its end, or until a signal comes; tell of it meanwhile."""
-    import trio
+def _kept_in(folder: Path, loaded: Any) -> Any:
+    """Return the scenario in the run's folder, which is made if it is not there.
 
-    from society.signals import asking
+    Raises:
+        ResumeRefused: The folder holds a run of something else.
+    """
+    from society.errors import ResumeRefused
+    from society.fingerprint import differences
+    from society.run_folder import JOURNAL, begun, scenario_in
 
-    token = trio.lowlevel.current_trio_token()
-
-    def end() -> None:
-        town.interrupt(f"signal {seen.number}")
-        if not quiet:
-            screen.say("Ending the run; calls in flight are cancelled. Once more to exit at once.")
-
-    def give_up(number: int) -> None:
-        screen.restore()
-        screen.say(f"exit {128 + number}: given up at once; calls in flight are in doubt", "bad")
-
-    with asking(lambda: token.run_sync_soon(end), give_up) as seen:
-        async with AsyncExitStack() as stack:
-            if not quiet:
-                await stack.enter_async_context(screen.watching(town, max_ticks))
-            result = await town.run(max_ticks)
-    return Ran(town, result, seen.number)
+    if not (folder / JOURNAL).exists():
+        return begun(loaded, folder)
+    there = scenario_in(folder)
+    if there.fingerprint != loaded.fingerprint:
+        changed = "; ".join(differences(there.meaning, loaded.meaning)[:4])
+        raise ResumeRefused(f"{folder} holds a run of something else: {changed}. Choose another folder.")
+    return there
 
 
-def told(ran: Ran, screen: Screen, *, json: bool, show: bool) -> Verdict:
-    """Print what came of a run."""
-    if json:
-        screen.document(document(ran))
-        return ran.verdict
-    from society.render import Choice, story
-    from society.summary import tables
+def _store(folder: Path | None) -> Any:
+    if folder is None:
+        return None
+    from society.file_store import FileStore
 
-    result, bound = ran.result, screen.bound
-    if show:
-        screen.print(story(result.trace, screen.width, Choice(full=bound is None)))
-        screen.print([()])
-    for grid in tables(
-        result.outcome, result.reason, result.rounds, result.shared, ran.town.versions, result.metrics, bound
-    ):
-        screen.grid(grid)
-    if result.in_doubt:
-        # In one line each, also where a table would have to fold them: an id is there to be copied.
-        screen.print(written(in_doubt(result)))
-    return ran.verdict
-
-
-def in_doubt(result: Any) -> Grid:
-    """Return the actions in doubt as a table, their ids whole."""
-    rows = tuple(
-        tuple(Part(shown(text), "name") for text in (action.agent, str(action.round), action.tool, action.id))
-        for action in result.in_doubt
-    )
-    return Grid("In doubt", ("agent", "round", "tool", "action"), rows)
-
-
-def document(ran: Ran) -> bytes:
-    """Return a run's end as one JSON document."""
-    import msgspec
-
-    from society.values import plain
-
-    result, verdict = ran.result, ran.verdict
-    facts = {
-        "scenario": result.trace.header["scenario"],
-        "activation": result.trace.header["activation"],
-        "seed": result.trace.header["seed"],
-        "outcome": result.outcome,
-        "reason": result.reason,
-        "rounds": result.rounds,
-        "shared": {key: plain(value) for key, value in result.shared.items()},
-        "versions": dict(ran.town.versions),
-        "metrics": dict(result.metrics),
-        "measures": result.measures,
-        "in_doubt": [
-            {"id": one.id, "agent": one.agent, "round": one.round, "tool": one.tool, "arguments": plain(one.arguments)}
-            for one in result.in_doubt
-        ],
-        "digest": result.trace.digest,
-        "exit_code": verdict.code,
-        "verdict": verdict.why,
-    }
-    return msgspec.json.encode(facts) + b"\n"
+    return FileStore(folder)
 
 
 def write_measures(trace: Any, path: Path) -> None:

@@ -52,6 +52,7 @@ def meaning_of(
     meaning: dict[str, Any] = {"name": name}
     for key in ("activation", "seed", "until", "on_error", "quiet"):
         meaning[key] = getattr(table, key)
+    meaning |= _given("rate", table.rate)
     meaning["limits.inbox_capacity"] = table.limits.inbox_capacity
     meaning |= _values("parameters", table.parameters)
     meaning["shared"] = list(table.shared)

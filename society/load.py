@@ -64,6 +64,8 @@ def load_scenario(
 
     for number, file in enumerate(table.inputs):
         files.read(file, ("inputs", number), report)
+    if table.activation == "partial" and table.rate is None and ("rate",) not in left_out:
+        report.add(("activation",), "partial goes with `rate`, the probability with which an agent joins a round")
     code = _code(table, files, report)
     ground = Ground(report=report, code=code, files=files, parameters=table.parameters, seed=table.seed)
     populations = populate(table.agents, ground)
@@ -99,6 +101,7 @@ def load_scenario(
         about=table.about,
         path=files.path,
         activation=table.activation,
+        rate=table.rate,
         seed=table.seed,
         max_ticks=table.max_ticks,
         limits=table.limits,

@@ -35,7 +35,9 @@ class Scenario:
     path: Path
     """Absolute."""
     activation: str
-    """`synchronized`, `sequential` or `shuffled`."""
+    """`synchronized`, `sequential`, `shuffled`, `random` or `partial`."""
+    rate: float | None
+    """With which probability an agent joins a round where the activation is `partial`."""
     seed: int
     max_ticks: int
     agents: tuple[Agent, ...]
@@ -87,6 +89,7 @@ class Scenario:
         approver: Any = None,
         asker: Any = None,
         store: Any = None,
+        keep_trace: bool = True,
     ) -> AsyncSociety | Society:
         """Return a society of this scenario, ready to run.
 
@@ -98,6 +101,7 @@ class Scenario:
             seed: Instead of the scenario's own.
             tools: Functions, by the names of the tools that they stand for on every host.
             sensors: Functions, by the names of sensors.
+            keep_trace: Without a trace a run costs less; its result then has `trace=None`.
 
         Raises:
             UnknownTool: No host has the tool or sensor of that name.
@@ -111,16 +115,19 @@ class Scenario:
                 approver=approver,
                 asker=asker,
                 store=store,
+                keep_trace=keep_trace,
             )
         activation = activation or self.activation
         hosts = self._hosts(tools or {}, sensors or {})
         self.is_used = True
+        from society.declaring import SYNCHRONIZED
         from society.societies import AsyncSociety, Society
 
         parts = self._parts(hosts, activation) | {"approver": approver, "asker": asker, "store": store, "model": model}
-        given = {key: value for key, value in parts.items() if value is not None}
-        if activation == "synchronized":
-            return AsyncSociety(self.agents, **given)
+        given = {key: value for key, value in parts.items() if value is not None} | {"keep_trace": keep_trace}
+        if activation in SYNCHRONIZED:
+            rate = self.rate if activation == "partial" else None
+            return AsyncSociety(self.agents, activation=activation, rate=rate, **given)
         return Society(self.agents, activation=activation, **given)
 
     def _parts(self, hosts: Any, activation: str) -> dict[str, Any]:

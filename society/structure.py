@@ -20,7 +20,7 @@ from society.errors import ScenarioError, ValueRefused, nearest
 from society.limits import Limits
 from society.locate import Path
 from society.report import ABSENT, TEXT, Report
-from society.tables import HOMES, MOST, AtLeast, Free, Misfit, Number, ScenarioTable, SharedTable
+from society.tables import HOMES, MOST, AtLeast, Free, Misfit, Number, ScenarioTable, Share, SharedTable
 from society.values import freeze
 
 ZONE: Final = "a time with its zone, 2026-10-25T02:30:00Z, or a text in quotes"
@@ -168,6 +168,8 @@ def _annotated(value: Any, kind: Any) -> Any:
         return _whole(value, rule.least)
     if isinstance(rule, Number):
         return _number(value)
+    if isinstance(rule, Share):
+        return _share(value)
     assert isinstance(rule, Free)
     is_table = get_origin(get_args(kind)[0]) is dict
     if is_table and not isinstance(value, dict):
@@ -190,6 +192,12 @@ def _number(value: Any) -> int | str:
     if type(value) is int and value > MOST:
         raise _Wrong(expected=f"at most {MOST:,} agents", found=value)
     return _whole(value, 0)
+
+
+def _share(value: Any) -> float:
+    if type(value) not in (int, float) or not 0 <= value <= 1:
+        raise _Wrong(expected="a number from 0 to 1", found=value)
+    return float(value)
 
 
 def _free(value: Any) -> Any:

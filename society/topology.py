@@ -16,6 +16,7 @@ from society.agent import Agent
 from society.codefile import CodeFile, fault_of, unread
 from society.draw import stream
 from society.errors import nearest
+from society.lattice import grid
 from society.populate import Ground, Setup
 from society.tables import TopologyTable
 
@@ -27,7 +28,8 @@ def topology_of(table: TopologyTable | None, agents: Iterable[Agent], ground: Gr
     """Return the neighbors of each agent of the table's group, or of the agents that are its nodes by name.
 
     Node `i` is the agent `GROUP-i`, where the nodes are the numbers from 0 on; else nodes are taken in the graph's order.
-    In a directed graph a neighbor is one that an edge leads to.
+    In a directed graph a neighbor is one that an edge leads to. The neighbors on a `grid`, and those that a function gives
+    as lists, stay in their order; those of a graph come in the order in which the agents are declared.
     """
     if table is None:
         return None
@@ -50,11 +52,20 @@ def topology_of(table: TopologyTable | None, agents: Iterable[Agent], ground: Gr
         few = f"the graph has {len(adjacent):,} nodes and the group {len(names):,} agents"
         ground.report.add(("topology",), f"{few}; node i is the agent {table.group or 'GROUP'}-i")
         return None
+    for node, others in adjacent.items():
+        for other in others:
+            if other not in nodes:
+                near = nearest(str(other), list(map(str, nodes)))
+                why = f"{table.graph} gives {node!r} the neighbor {other!r}, which is no node"
+                ground.report.add(("topology", "graph"), why, near=near[0] if near else None)
+                return None
     order = {name: place for place, name in enumerate(names)}
-    return {
-        nodes[node]: tuple(sorted((nodes[other] for other in dict.fromkeys(others)), key=order.__getitem__))
-        for node, others in adjacent.items()
-    }
+    is_ordered = not hasattr(graph, "adj")
+    found: Topology = {}
+    for node, others in adjacent.items():
+        listed = [nodes[other] for other in dict.fromkeys(others)]
+        found[nodes[node]] = tuple(listed if is_ordered else sorted(listed, key=order.__getitem__))
+    return found
 
 
 def _graph(table: TopologyTable, ground: Ground) -> Any:
@@ -66,7 +77,7 @@ def _graph(table: TopologyTable, ground: Ground) -> Any:
     if written is not None:
         setup = Setup(parameters=ground.parameters, rng=rng, folder=ground.files.folder)
         return _called(written, (setup,), options, ground, ground.code)
-    generator = _generator(table.graph, ground)
+    generator = grid if table.graph == "grid" else _generator(table.graph, ground)
     if generator is None:
         return None
     if "seed" in inspect.signature(generator).parameters:
@@ -82,8 +93,8 @@ def _generator(name: str, ground: Ground) -> Callable[..., Any] | None:
         return found  # type: ignore[no-any-return]
     graphs = [known for known in dir(networkx) if known.endswith("_graph")]
     functions = ground.code.functions() if ground.code else []
-    near = nearest(name, [*functions, *graphs])
-    why = f"neither a generator of networkx nor a function of the code file: {name!r}"
+    near = nearest(name, [*functions, "grid", *graphs])
+    why = f"neither `grid`, nor a generator of networkx, nor a function of the code file: {name!r}"
     ground.report.add(("topology", "graph"), why, near=near[0] if near else None)
     return None
 
@@ -116,11 +127,15 @@ def _option(value: Any, key: str, ground: Ground) -> Any:
 
 
 def _adjacent(graph: Any) -> dict[Any, list[Any]] | None:
-    """Return each node's neighbors; of a graph of networkx, or a dict of lists."""
+    """Return each node's neighbors; of a graph of networkx, a grid, or a dict of lists."""
     found = getattr(graph, "adj", graph)
     if not isinstance(found, Mapping):
         return None
-    return {node: list(others) for node, others in found.items()}
+    # A set has no order that would be the same in every process.
+    return {
+        node: sorted(others, key=str) if isinstance(others, (set, frozenset)) else list(others)
+        for node, others in found.items()
+    }
 
 
 def _named(nodes: list[Any], names: list[str]) -> dict[Any, str] | None:

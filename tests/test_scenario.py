@@ -197,7 +197,7 @@ def test_ten_faults_of_one_file_are_told_at_once_each_with_its_line(folder: Fold
 
     assert told == [
         "town.toml:1: base_url: unknown key; it belongs under [models.NAME]",
-        'town.toml:3: activation: expected one of "synchronized", "sequential", "shuffled", '
+        'town.toml:3: activation: expected one of "synchronized", "sequential", "shuffled", "random", "partial", '
         "found the text 'sequentiel'; did you mean \"sequential\"?",
         "town.toml:5: parameters.start: expected a time with its zone, 2026-10-25T02:30:00Z, or a text in quotes, "
         "found the time 2026-10-25T02:30:00",

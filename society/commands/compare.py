@@ -25,7 +25,7 @@ def compare(
 
     Args:
         scenario: A scenario file, or the name of one that ships with the project.
-        activations: Names with commas between them: synchronized, sequential, shuffled.
+        activations: Names with commas between them: synchronized, sequential, shuffled, random, partial.
         seeds: 7, or 1,2,5, or 0:20 for 0 to 19. The scenario's own when not given.
         ticks: How many rounds at most, instead of the scenario's own.
         fail: Exit with 4 when they differ.

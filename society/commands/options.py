@@ -19,7 +19,7 @@ from society.view import Screen
 OnScreen: TypeAlias = Annotated[Screen, Parameter(parse=False)]
 """Given by the program, not typed."""
 
-Activation: TypeAlias = Literal["synchronized", "sequential", "shuffled"]
+Activation: TypeAlias = Literal["synchronized", "sequential", "shuffled", "random", "partial"]
 
 Json: TypeAlias = Annotated[
     bool, Parameter("--json", negative="", help="Print one JSON document on standard output and nothing else.")

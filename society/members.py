@@ -50,8 +50,8 @@ class Members:
             self._seats[name] = self._seated(self.agents[name])
         return self._seats[name]
 
-    def _seated(self, agent: Agent) -> Member:
-        name, hosts = agent.name, self._hosts_of(agent)
+    def _seated(self, agent: Agent, parent: str | None = None) -> Member:
+        name, hosts = agent.name, self._hosts_of(agent, parent or self._parents.get(agent.name))
         key = tuple(map(id, hosts))
         desk = self.desks.get(key)
         if desk is None:
@@ -66,24 +66,23 @@ class Members:
         judge = Judge(policy) if policy.rules or policy.default != "allow" else None
         return Member(agent, desk, judge)
 
-    def _hosts_of(self, agent: Agent) -> tuple[Any, ...]:
+    def _hosts_of(self, agent: Agent, parent: str | None) -> tuple[Any, ...]:
         """Return an agent's hosts: its own, its group's, or, for one that was born, its parent's."""
         hosts = self._hosts
         if isinstance(hosts, Mapping):
-            name: str | None = agent.name
-            while name is not None:
-                found = self.agents[name]
-                for key in (name, found.group):
+            while True:
+                for key in (agent.name, agent.group):
                     if key in hosts:
                         hosts = hosts[key]
                         return tuple(hosts) if isinstance(hosts, list | tuple) else (hosts,)
-                name = self._parents.get(name)
-            return ()
+                if parent is None:
+                    return ()
+                agent, parent = self.agents[parent], self._parents.get(parent)
         return tuple(hosts) if isinstance(hosts, list | tuple) else (() if hosts is None else (hosts,))
 
-    def check_birth(self, agent: Agent) -> None:
+    def check_birth(self, agent: Agent, parent: str) -> None:
         """Refuse a birth whose sensors nobody has, or whose behavior another process could not find (R13)."""
-        self._seated(agent)
+        self._seated(agent, parent)
         if not self._durable():
             return
         if self.behavior(qualified(agent.behavior)) is not agent.behavior:

@@ -51,15 +51,15 @@ class Snapshot:
     parameters: Mapping[str, Value]
     seed: int
     gate: Gate
-    check_birth: Callable[[Agent], None]
-    """Refuses a birth that a durable run could not find again."""
+    check_birth: Callable[[Agent, str], None]
+    """`check_birth(agent, parent)` refuses a birth that a durable run could not find again."""
     births: dict[int, tuple[dict[str, Any], Agent]] = attrs.field(factory=dict)
     """Agents asked for in this round, with their descriptions, by the identity of these: of two that one parent asked
     for by one name, the first may have been part of something that did not end well."""
     neighbors: Mapping[str, Sequence[str]] | None = None
 
-    def expect_birth(self, agent: Agent, described: dict[str, Any]) -> None:
-        self.check_birth(agent)
+    def expect_birth(self, parent: str, agent: Agent, described: dict[str, Any]) -> None:
+        self.check_birth(agent, parent)
         self.births[id(described)] = described, agent
 
     def effects(self, tick: Tick) -> list[Action]:

@@ -295,7 +295,7 @@ class Tick:
             "group": agent.group,
             "index": agent.index,
         }
-        self._snapshot.expect_birth(agent, described)
+        self._snapshot.expect_birth(self._member.agent.name, agent, described)
         self._did.append(("spawn", self._at, described))
 
     def retire(self) -> None:

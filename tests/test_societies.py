@@ -398,6 +398,22 @@ def test_a_birth_that_observes_what_nobody_has_fails_its_parent_and_no_one_else(
     assert (result.outcome, result.metrics.failed_ticks, notes(society)) == ("finished", 1, ["well"])
 
 
+def test_a_child_reaches_what_its_parent_reaches_where_hosts_are_given_by_name() -> None:
+    host = AsyncHost()
+
+    @host.sensor("door", thread=False)
+    def door() -> str:
+        return "shut"
+
+    def ada(tick: Any) -> None:
+        if tick.round == 1:
+            tick.spawn(Agent("kid", lambda tick: tick.note(tick.observed["door"]), observe=["door"]))
+
+    society = town(ada, Agent("bob", idle), hosts={"ada": host})
+    result = run(society.run, 2)
+    assert (result.outcome, notes(society)) == ("finished", ["shut"])
+
+
 def test_a_birth_inside_a_sub_agent_that_failed_is_forgotten() -> None:
     host = AsyncHost()
 

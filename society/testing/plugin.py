@@ -22,7 +22,7 @@ from typing import Any, Final
 import pytest
 
 KNOWN: Final = ("synchronized", "sequential", "shuffled", "random", "partial")
-"""As in `society.societies.ACTIVATIONS`, which is not imported here: that costs more than a test run of others should pay."""
+"""As in `society.declaring.ACTIVATIONS`, which is not imported here: that costs more than a test run of others should pay."""
 
 DEFAULT: Final = ("synchronized", "sequential", "shuffled", "random")
 """Those that need nothing besides their name."""

@@ -34,7 +34,7 @@ from society.declaring import (
     frozen_parameters,
 )
 from society.draw import drawn, joining, shuffled
-from society.errors import ScenarioError, SocietyError, leaves
+from society.errors import ScenarioError, SocietyError, described, leaves
 from society.expressions import Names
 from society.gate import Gate
 from society.limits import Limits
@@ -45,7 +45,7 @@ from society.policy import Policy
 from society.records import Barrier, Contribution, End, Late, Opening, Settlement, Start
 from society.replaying import Replaying
 from society.retelling import forked_events, retold
-from society.rounds import RoundUnderWay
+from society.rounds import RoundUnderWay, where_raised
 from society.run_result import RunResult
 from society.snapshot import Snapshot
 from society.state import State, Terms, first_state
@@ -358,10 +358,18 @@ class AsyncSociety:
         return self._broken is not None or self._stop is not None
 
     def _parked(self) -> None:
+        """Take note that somebody waits for a person's answer that comes in another process."""
+        if self._under_way is not None:
+            self._under_way.parked = True
+            self._look_who_waits()
+
+    def _look_who_waits(self) -> None:
         """End the run as `waiting` once all who are not done with their tick wait for a person (R14)."""
         way = self._under_way
-        if way is None or not way.active or not any(entry.person for tick in way.active for entry in tick.flying):
+        if way is None or not way.parked or not way.active or way.done + len(way.active) < len(way.endings):
             return
+        if way.timeout is not None and way.scope.cancel_called:
+            return  # the round's time is up: they are late, whoever of them was cancelled first (R12)
         if all(waits_for_person(tick) for tick in way.active):
             self._halt(End(outcome="waiting", reason="everyone who is not done waits for a person's answer"))
 
@@ -466,7 +474,7 @@ class AsyncSociety:
         gate.open = [*self._left_open]
         self._left_open = []
         way = self._under_way = RoundUnderWay(
-            snapshot, self.limits.round_timeout, script, self._is_ending, self._parked
+            snapshot, self.limits.round_timeout, script, self._is_ending, self._look_who_waits
         )
         members = [self.members.of(name) for name in self._order(before, round)]
         if self._replaying is not None:
@@ -547,7 +555,7 @@ class AsyncSociety:
         view = self.view(state)
         found: list[tuple[str, str | None, Value]] = []
         for name, measure in self._measures.items():
-            value = freeze(measure(view), f"measures.{name}")
+            value = looked_at(f"measures.{name}", measure, view)
             if isinstance(value, dict):
                 found += [(name, agent, number) for agent, number in value.items()]
             else:
@@ -562,7 +570,7 @@ class AsyncSociety:
             self.state,
             on_error=self.on_error,
             max_ticks=max_ticks,
-            until=lambda: self._until is not None and self._until(self.view()) is True,
+            until=lambda: self._until is not None and looked_at("until", self._until, self.view()) is True,
             quiet=self._quiet,
             events_to_come=any(round > self.state.round for round in self._events),
         )
@@ -650,3 +658,19 @@ def waits_for_person(tick: Any) -> bool:
 
 def _nothing(*_: object) -> None:
     return None
+
+
+def looked_at(what: str, function: Callable[[View], Any], view: View) -> Value:
+    """Return what the scenario's own function makes of a view, frozen.
+
+    Raises:
+        ScenarioError: It raised, or returned what is no value; the round before it stands, and the run can be resumed.
+    """
+    try:
+        return freeze(function(view), what)
+    except Exception as error:  # whatever its author's code raises is told as theirs, with the line
+        kind, message = described(error)
+        where = where_raised(error)
+        raise ScenarioError(
+            f"{what}, after round {view.round}: {kind}: {message}" + (f" ({where})" if where else "")
+        ) from error

@@ -60,6 +60,10 @@ if TYPE_CHECKING:
     from society.shared import Shared as Shared
     from society.societies import AsyncRuntime as AsyncRuntime
     from society.societies import AsyncSociety as AsyncSociety
+    from society.reason import field as field
+    from society.reruns import fork as fork
+    from society.reruns import replay as replay
+    from society.reruns import resume as resume
     from society.run_result import RunResult as RunResult
     from society.societies import Society as Society
     from society.sqlite_store import SqliteStore as SqliteStore
@@ -107,6 +111,8 @@ _PLACES = {
     "policy": ("Policy", "allow", "approve", "deny", "never"),
     "scenario": ("Scenario",),
     "shared": ("Shared",),
+    "reason": ("field",),
+    "reruns": ("fork", "replay", "resume"),
     "run_result": ("RunResult",),
     "societies": ("AsyncRuntime", "AsyncSociety", "Society"),
     "sqlite_store": ("SqliteStore",),

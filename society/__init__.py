@@ -17,9 +17,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from society.act import ActResult as ActResult
-    from society.act import act as act
-    from society.act import acting as acting
+    from society.acts import ActResult as ActResult
+    from society.acts import act as act
+    from society.acts import acting as acting
     from society.agent import Agent as Agent
     from society.anthropic_model import AnthropicModel as AnthropicModel
     from society.budget import Budget as Budget
@@ -56,15 +56,15 @@ if TYPE_CHECKING:
     from society.policy import approve as approve
     from society.policy import deny as deny
     from society.policy import never as never
-    from society.scenario import Scenario as Scenario
-    from society.shared import Shared as Shared
-    from society.societies import AsyncRuntime as AsyncRuntime
-    from society.societies import AsyncSociety as AsyncSociety
     from society.reason import field as field
     from society.reruns import fork as fork
     from society.reruns import replay as replay
     from society.reruns import resume as resume
     from society.run_result import RunResult as RunResult
+    from society.scenario import Scenario as Scenario
+    from society.shared import Shared as Shared
+    from society.societies import AsyncRuntime as AsyncRuntime
+    from society.societies import AsyncSociety as AsyncSociety
     from society.societies import Society as Society
     from society.sqlite_store import SqliteStore as SqliteStore
     from society.trace import Trace as Trace
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from society.values import unstructure as unstructure
 
 _PLACES = {
-    "act": ("ActResult", "act", "acting"),
+    "acts": ("ActResult", "act", "acting"),
     "agent": ("Agent",),
     "anthropic_model": ("AnthropicModel",),
     "budget": ("Budget",),

@@ -11,14 +11,14 @@ from typing import Any
 
 import trio
 
-from society.act import ActResult, ActTool
-from society.act import act as awaited_act
+from society.acts import ActResult, ActTool
+from society.acts import act as awaited_act
 from society.errors import AsyncToolRefused
 from society.host import is_async
 
 
 def act(model: Any, prompt: Any = None, **options: Any) -> ActResult:
-    """Let a model work with plain functions as tools; takes what `society.act` takes.
+    """Let a model work with plain functions as tools; takes what `society.acts` takes.
 
     Raises:
         AsyncToolRefused: A tool is an `async def` function. It is refused before the model is asked.

@@ -14,7 +14,7 @@ import trio
 from messages_server import Breaks, Bytes, Cut, Ends, Mute, Received, Status, events, serving
 
 import society.anthropic_model
-from society.act import act, acting
+from society.acts import act, acting
 from society.anthropic_model import AnthropicModel, wait_before
 from society.budget import Budget, Price
 from society.errors import MalformedReply, ModelSilent

@@ -212,7 +212,7 @@ def test_a_broken_file_of_replies_is_refused_with_its_place(tmp_path: Path, text
 
 def test_nothing_but_a_call_loads_the_sdk() -> None:
     code = (
-        "import sys, society.act, society.sync; from society.anthropic_model import AnthropicModel; AnthropicModel('m');"
+        "import sys, society.acts, society.sync; from society.anthropic_model import AnthropicModel; AnthropicModel('m');"
         "sys.exit('anthropic' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": "."}, check=False).returncode == 0

@@ -15,7 +15,7 @@ import trio
 from histories import open_calls
 
 import society.sync
-from society.act import ActResult, Ended, Started, act, acting, as_tool
+from society.acts import ActResult, Ended, Started, act, acting, as_tool
 from society.budget import Budget, Price, Purse
 from society.errors import AsyncToolRefused, ScenarioError
 from society.limits import Limits

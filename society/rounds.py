@@ -49,7 +49,7 @@ class RoundUnderWay:
     broken: Callable[[], bool]
     """Whether the run itself is coming to an end, so that no tick may be concluded."""
     ended: Callable[[], None]
-    """Called when a tick that made crossings has ended."""
+    """Called when a tick has ended."""
     members: list[Member] = attrs.field(factory=list)
     """Who ticks, in order of activation; the lists below go by the same places."""
     numbers: list[int] = attrs.field(factory=list)
@@ -64,6 +64,8 @@ class RoundUnderWay:
     active: dict[Tick, None] = attrs.field(factory=dict)
     """Ticks with a task of their own that have not ended."""
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    parked: bool = False
+    """Somebody waits for a person's answer that comes in another process."""
 
     # ── both ways ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -90,6 +92,8 @@ class RoundUnderWay:
                         await trio.lowlevel.checkpoint()
                         await trio.lowlevel.checkpoint()
                     await self._plain_ones(plain, nursery)
+                    if self.parked:
+                        self.ended()
         return [ending or self._not_begun(place) for place, ending in enumerate(self.endings)]
 
     async def in_turn(self, members: Sequence[Member]) -> list[Contribution]:
@@ -228,6 +232,8 @@ class RoundUnderWay:
                 self.done += 1
                 if tick._ordinal:
                     self._conclude(tick, ending)
+            if self.parked:
+                self.ended()
 
     async def _observe(self, tick: Tick, sensors: Sequence[str]) -> None:
         """Read what the agent observes, all at once, before its behavior runs."""
@@ -277,7 +283,6 @@ class RoundUnderWay:
             if len(tick.records) > 1:
                 tick.records.sort(key=lambda record: order(record.at))
             self.crossings[ending.agent, ending.tick] = tick.records
-        self.ended()
 
 
 def late(tick: Tick, deadline: float) -> Contribution:

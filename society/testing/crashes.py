@@ -16,6 +16,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, Literal, get_args
 
 import attrs
@@ -84,7 +85,8 @@ def crash_everywhere(
         most: Crash points to try; where there are more, that many are drawn.
         seed: Of what is drawn.
         answers: Says what a person answers where the run waits for one.
-        run: Runs an async function, by default on a clock that jumps.
+        run: Runs an async function, by default on a clock that jumps. That clock does not wait for worker threads: plain
+            tools and sensors want `thread=False`, reconcilers and people `async def`.
 
     Raises:
         CrashChangedRun: With the crash point, and the first difference.
@@ -142,7 +144,7 @@ class _Life:
         disk = store.survivor()
         while True:
             try:
-                result = self.run(lambda: self._process(store), self.random.randrange(2**16))
+                result = self.run(partial(self._process, store), self.random.randrange(2**16))
             except Crash:
                 self.crashes += 1
                 # A resumed run writes less, so that most of these numbers are never reached in the end.

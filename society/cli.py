@@ -15,7 +15,7 @@ from typing import Any
 
 from cyclopts import App, CycloptsError, Parameter
 
-from society.commands import check, compare, run, shelf, trace
+from society.commands import again, approve, check, compare, run, shelf, trace
 from society.errors import (
     AsyncToolRefused,
     ReplayDivergence,
@@ -48,6 +48,10 @@ app = App(
     default_parameter=Parameter(show_default=False),
 )
 app.command(run.run)
+app.command(again.resume)
+app.command(again.replay)
+app.command(again.fork)
+app.command(approve.approve)
 app.command(check.check)
 app.command(compare.compare)
 app.command(trace.app)

@@ -34,7 +34,7 @@ class Files:
     path: Path = attrs.field(init=False)
     """The scenario's path from the root. Symbolic links stay: what it names lies where the author sees the file."""
     within: str = attrs.field(init=False, default=".")
-    """Where the files lie that the scenario names, from its own folder: its key `folder`."""
+    """Where the files lie that the scenario names, from its own folder. Elsewhere only in a run's folder."""
     inputs: list[Input] = attrs.field(init=False, factory=list)
     absolute: dict[KeyPath, Path] = attrs.field(init=False, factory=dict)
     """What the scenario names by a path from the root, by setting."""

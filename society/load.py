@@ -55,10 +55,10 @@ def load_scenario(
     files, settings = Files(Path(path)), dict(set or {})
     text = _text(files)
     report = Report(str(files.shown), locate(text))
-    data, report.settings, refused = with_settings(_data(text, report), settings)
+    data = _data(text, report)
+    settings = _as_run(data, files) | settings
+    data, report.settings, refused = with_settings(data, settings)
     report.faults += refused
-    if isinstance(data.get("folder"), str):
-        files.within = data["folder"]
     environment = Environment(environ, report)
     table, left_out = structured(environment.resolved(data), report)
 
@@ -81,14 +81,14 @@ def load_scenario(
             code=code,
             names=frozenset(_names(populations)),
             spared=tuple(_spared(data, left_out)),
-            place=files.path.name,
+            place=table.run.file or files.path.name,
         ),
     )
     if not table.agents and not any(out[0] == "agents" for out in left_out):
         report.add((), "no agents: a society has at least one [[agents]]")
     report.conclude()
 
-    name = table.name or files.path.stem
+    name = table.name or Path(table.run.file or files.path).stem
     written = structured(environment.named(data), report)[0] if environment.used else table
     report.conclude()  # a reference where only certain words can stand
     meaning = meaning_of(written, name, populations, topology)
@@ -218,6 +218,16 @@ def _no_toml(error: ValueError, report: Report, stopped: int | None) -> Fault:
         column=int(column) if column else None,
         message=f"no TOML: {found['why']}{'' if line else ' at the end of the file'}{hint}",
     )
+
+
+def _as_run(data: Mapping[str, Any], files: Files) -> dict[str, Any]:
+    """Return what was set when the scenario was run that this file is a copy of; find its other files."""
+    run = data.get("run")
+    if not isinstance(run, dict):
+        return {}
+    if isinstance(run.get("folder"), str):
+        files.within = run["folder"]
+    return dict(run["set"]) if isinstance(run.get("set"), dict) else {}
 
 
 def _code(table: ScenarioTable, files: Files, report: Report) -> CodeFile | None:

@@ -37,6 +37,4 @@ def onward(outcome: str | None, folder: Path, round: int, ticks: int | None = No
     way = ONWARD[outcome]
     if way is None:
         return None
-    return way.format(
-        folder=shlex.quote(str(folder)), round=round, ticks="" if ticks is None else f" --ticks {ticks}"
-    )
+    return way.format(folder=shlex.quote(str(folder)), round=round, ticks="" if ticks is None else f" --ticks {ticks}")

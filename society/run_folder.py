@@ -1,6 +1,7 @@
 """A run's folder: all that a run needs to be resumed, replayed or forked, here or on another machine.
 
-    scenario.toml         as it was run: with everything that was set from outside, and `folder = "inputs"`
+    scenario.toml         as it was run: the author's file, line by line, and a section [run] at its end that says where
+                          its other files lie now, and what was set from outside
     inputs/               copies of the files that it names, and of those its code imports, as they lay to each other
     inputs/digests.json   their sha256, by path inside `inputs/`
     journal.jsonl         what the run is resumed from
@@ -39,6 +40,8 @@ RUNS: Final = Path("runs")
 
 SCENARIO, INPUTS, DIGESTS = "scenario.toml", "inputs", "inputs/digests.json"
 JOURNAL, TRACE = "journal.jsonl", "trace.jsonl"
+HOW: Final = "# How it was run:"
+"""What stands above the section [run]."""
 
 
 def fresh(name: str, under: Path = RUNS) -> Path:
@@ -104,9 +107,7 @@ def branched(source: Path, folder: Path) -> Scenario:
     scenario_in(source)
     inside = source / INPUTS
     files = sorted(path for path in inside.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    copies = {
-        path.relative_to(inside).as_posix(): path.read_bytes() for path in files if path != source / DIGESTS
-    }
+    copies = {path.relative_to(inside).as_posix(): path.read_bytes() for path in files if path != source / DIGESTS}
     with _taken_back(folder):
         _write_all(folder, (source / SCENARIO).read_bytes(), copies)
         return scenario_in(folder)
@@ -161,32 +162,40 @@ def keep_trace(folder: Path, trace: Trace) -> None:
 
 def _whole(scenario: Scenario) -> tuple[bytes, dict[str, bytes]]:
     """Return (the text of the scenario as it is run, copies by their path in `inputs/`)."""
+    from society.locate import path_text
     from society.setting import with_settings
     from society.toml_text import toml_text
 
-    written = tomllib.loads(scenario.path.read_bytes().decode("utf-8-sig"))
-    data, _, _ = with_settings(written, scenario.settings)
-    _refuse_secrets(data)
+    original = scenario.path.read_bytes().decode("utf-8-sig")
+    data = tomllib.loads(original)
     inputs = scenario.inputs[1:]
     outside = max((_ups(one.name) for one in inputs), default=0)
     home = Path(*scenario.folder.parts[len(scenario.folder.parts) - outside :]) if outside else Path()
-    for setting, path in scenario.absolute.items():
-        _put(data, setting, Path(os.path.relpath(path, scenario.folder)).as_posix())
-    data = {"name": scenario.name, **data, "folder": Path(INPUTS, home).as_posix()}
-    data["name"] = scenario.name
+    moved = {
+        path_text(setting): Path(os.path.relpath(path, scenario.folder)).as_posix()
+        for setting, path in scenario.absolute.items()
+    }
+    settings = {**scenario.settings, **moved}
+    _refuse_secrets(with_settings(data, settings)[0])
+    run = {
+        "file": data.get("run", {}).get("file", scenario.path.name),
+        "folder": Path(INPUTS, home).as_posix(),
+        "set": settings,
+    }
+    text = f"{_without_run(original)}\n{HOW}\n{toml_text({'run': run})}"
     copies = {os.path.normpath(home / one.name): one.path.read_bytes() for one in inputs}
-    return f"# As it was run, with all that was set from outside.\n{toml_text(data)}".encode(), copies
+    return text.encode(), copies
+
+
+def _without_run(text: str) -> str:
+    """Return a scenario's text up to its section [run], if it is a copy of a run itself."""
+    before, mark, _ = text.partition(f"\n{HOW}\n")
+    return before if mark else text + ("" if text.endswith("\n") else "\n")
 
 
 def _ups(name: str) -> int:
     """Return how many folders up a path leads."""
     return sum(part == ".." for part in Path(name).parts)
-
-
-def _put(data: Any, path: tuple[str | int, ...], value: str) -> None:
-    for key in path[:-1]:
-        data = data[key]
-    data[path[-1]] = value
 
 
 def _refuse_secrets(data: Mapping[str, Any]) -> None:

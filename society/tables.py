@@ -194,6 +194,18 @@ class TopologyTable:
 
 
 @attrs.frozen(kw_only=True)
+class RunTable:
+    """How a scenario was run: the end of the copy that lies in a run's folder."""
+
+    file: str | None = None
+    """The name of the file that it is a copy of. Line by line it is the same up to here."""
+    folder: str = "."
+    """What paths in the file are relative to, from its own folder."""
+    set_: Values = attrs.field(factory=dict)
+    """What was set from outside, by path."""
+
+
+@attrs.frozen(kw_only=True)
 class ScenarioTable:
     """A whole scenario file."""
 
@@ -204,8 +216,6 @@ class ScenarioTable:
     about: str = ""
     code: str | None = None
     """A Python file, relative to the scenario."""
-    folder: str = "."
-    """What paths in this file are relative to, from its own folder. The copy in a run's folder says `inputs`."""
     inputs: Names = ()
     """Further files that the code reads. A run's folder has copies of them."""
     activation: Activation = "synchronized"
@@ -225,6 +235,7 @@ class ScenarioTable:
     agents: tuple[AgentTable, ...] = ()
     events: tuple[EventTable, ...] = ()
     measures: tuple[MeasureTable, ...] = ()
+    run: RunTable = RunTable()
 
 
 HOMES: Final[dict[str, str]] = {

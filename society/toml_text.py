@@ -46,7 +46,9 @@ def _inline(value: Any) -> str:
         case list():
             return f"[{', '.join(map(_inline, value))}]"
         case dict():
-            return f"{{ {', '.join(f'{_key(key)} = {_inline(item)}' for key, item in value.items())} }}" if value else "{}"
+            return (
+                f"{{ {', '.join(f'{_key(key)} = {_inline(item)}' for key, item in value.items())} }}" if value else "{}"
+            )
         case datetime.datetime() | datetime.date() | datetime.time():
             return value.isoformat()
     return repr(value)  # integers and floats; TOML writes infinities and NaN as Python does

@@ -57,9 +57,7 @@ class Running(Protocol):
 class Screen:
     """Standard output for what was asked for, standard error for what is said about it."""
 
-    def __init__(
-        self, out: TextIO, err: TextIO, environ: Mapping[str, str], typed: TextIO | None = None
-    ) -> None:
+    def __init__(self, out: TextIO, err: TextIO, environ: Mapping[str, str], typed: TextIO | None = None) -> None:
         """`typed` is where a person's answers come from, if there is such a stream."""
         for stream in (out, err):
             _forgiving(stream)

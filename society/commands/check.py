@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from society.commands.options import Json, OnScreen, Settings, settings
 from society.exit_codes import DONE, WRONG, Verdict
-from society.lines import counted
+from society.lines import Line, Part, counted, shown
 
 
 def check(*scenarios: str, set_: Settings = (), json: Json = False, screen: OnScreen) -> Verdict:
@@ -31,6 +32,7 @@ def check(*scenarios: str, set_: Settings = (), json: Json = False, screen: OnSc
                 screen.tell(fault)
             if not one["faults"]:
                 screen.tell(f"{one['scenario']}: {one['name']} is sound: {one['says']}")
+                screen.print(policies(one["policies"]))
     if faulty:
         count = sum(len(one["faults"]) for one in found)
         return Verdict(WRONG, f"{counted(count, 'fault')} in {faulty} of {counted(len(found), 'scenario')}")
@@ -47,6 +49,7 @@ def examined(given: str, settings: dict[str, Any]) -> dict[str, Any]:
         loaded = load_scenario(scenario_path(given), set=settings)
         # What only a society can tell, such as a sensor that no host has.
         loaded.society()
+        found = reviewed(loaded)
     except ScenarioFaults as faults:
         return {"scenario": given, "faults": [str(fault) for fault in faults.faults]}
     except ScenarioError as error:
@@ -55,4 +58,59 @@ def examined(given: str, settings: dict[str, Any]) -> dict[str, Any]:
         f"{counted(len(loaded.agents), 'agent')}, {counted(len(loaded.shared), 'key')} in SHARED, {loaded.activation}, "
         f"at most {counted(loaded.max_ticks, 'round')}, seed {loaded.seed}, meaning {loaded.fingerprint}"
     )
-    return {"scenario": given, "faults": [], "name": loaded.name, "says": says, "fingerprint": loaded.fingerprint}
+    return {
+        "scenario": given,
+        "faults": [],
+        "name": loaded.name,
+        "says": says,
+        "fingerprint": loaded.fingerprint,
+        "policies": found,
+    }
+
+
+def reviewed(loaded: Any) -> dict[str, Any] | None:
+    """Return what the policies of a scenario come to; `None` where it has none.
+
+    Agents of whom the same holds stand together: `{"agents": [name, …], "may", "asks", "never": [{"tool", "rule", "when"}, …]}`.
+    """
+    from society.review import Hints, Subject, review
+
+    subjects = []
+    for agent in loaded.agents:
+        tools = {name: tool for host in loaded.hosts[agent.name] for name, tool in host.tools.items()}
+        hints = {name: Hints(tool.reads_only, tool.idempotent) for name, tool in tools.items()}
+        subjects.append(Subject(agent.name, hints, agent.policy))
+    if not any(policy.rules or policy.default == "deny" for policy in (loaded.policy, *(s.policy for s in subjects))):
+        return None
+    found = review(subjects, society=loaded.policy, shared=loaded.shared)
+    alike: dict[Any, list[str]] = {}
+    for one in found.agents:
+        alike.setdefault((one.may, one.asks, one.never), []).append(one.agent)
+    return {
+        "agents": [
+            {"agents": names} | dict(zip(("may", "asks", "never"), map(_lines, lists), strict=True))
+            for lists, names in alike.items()
+        ],
+        "remarks": [str(remark) for remark in found.remarks],
+    }
+
+
+def _lines(lines: Any) -> list[dict[str, Any]]:
+    return [{"tool": line.tool, "rule": line.rule, "when": line.when} for line in lines]
+
+
+def policies(found: dict[str, Any] | None) -> Iterator[Line]:
+    """Yield what policies come to as lines."""
+    if found is None:
+        return
+    for one in found["agents"]:
+        names = one["agents"]
+        more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+        yield (Part("  "), Part(shown(names[0]), "agent"), Part(more))
+        for heading, key in (("may", "may"), ("must ask for", "asks"), ("can never do", "never")):
+            for line in one[key]:
+                when = f" {shown(line['when'])}" if line["when"] else ""
+                rule = f"  ({shown(line['rule'])})" if line["rule"] else ""
+                yield (Part(f"    {heading:13} "), Part(shown(line["tool"]), "name"), Part(when), Part(rule, "quiet"))
+    for remark in found["remarks"]:
+        yield (Part("  remark: ", "bad"), Part(shown(remark)))

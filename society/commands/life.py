@@ -74,9 +74,7 @@ class Ran:
         return self.kept.onward(result.outcome, result.rounds - (result.outcome == "conflict"))
 
 
-def lived(
-    town: Any, run: Callable[[], Awaitable[Any]], max_ticks: int, kept: Kept, screen: Screen, quiet: bool
-) -> Ran:
+def lived(town: Any, run: Callable[[], Awaitable[Any]], max_ticks: int, kept: Kept, screen: Screen, quiet: bool) -> Ran:
     """Bring a society to its end, and keep its trace where its journal is."""
     import trio
 

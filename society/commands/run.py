@@ -59,9 +59,7 @@ def run(
     town = (loaded if folder is None else _kept_in(folder, loaded)).society(
         store=_store(folder), **people(approve, loaded.every_host, screen)
     )
-    ran = lived(
-        town, lambda: town.run(loaded.max_ticks), loaded.max_ticks, Kept(folder=folder), screen, quiet or json
-    )
+    ran = lived(town, lambda: town.run(loaded.max_ticks), loaded.max_ticks, Kept(folder=folder), screen, quiet or json)
     if trace is not None:
         ran.result.trace.save(trace)
     if measures is not None:

@@ -17,6 +17,7 @@ import attrs
 from society.merge import MergeFailed, fold_contributions
 from society.messages import WORLD, Message, Receipt
 from society.records import Barrier, Contribution, Crossing, Intent, Result, Settlement, order
+from society.spending import spent_after
 from society.state import Action, State, Terms, action_of
 from society.tally import tally
 from society.values import EMPTY, FrozenDict, Value
@@ -374,6 +375,7 @@ class RoundInProgress:
             doubts=doubts,
             stranded=stranded,
             counts=counts,
+            spent=spent_after(before.spent, crossings) if crossings else before.spent,
         )
 
     def _doubts(

@@ -13,6 +13,7 @@ import immutables
 
 from society.messages import Message, Receipt
 from society.records import Checkpoint
+from society.spending import Spent
 from society.state import Action, State
 from society.values import FrozenDict
 
@@ -63,6 +64,7 @@ def checkpoint(state: State, past: Mapping[str, Any]) -> Checkpoint:
         stranded={name: [_told(action) for action in actions] for name, actions in state.stranded.items()},
         counts=dict(state.counts),
         past=dict(past),
+        spent={name: spent.written() for name, spent in state.spent.items()},
     )
 
 
@@ -95,6 +97,7 @@ def state_at(record: Checkpoint) -> State:
         doubts={found["id"]: Action(**found) for found in record.doubts},
         stranded={name: tuple(Action(**found) for found in actions) for name, actions in record.stranded.items()},
         counts=dict(record.counts),
+        spent={name: Spent(**found) for name, found in record.spent.items()},
     )
 
 

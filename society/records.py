@@ -139,6 +139,42 @@ class Delegation(Crossing, tag="delegation", frozen=True, kw_only=True):
     cut: bool = False
 
 
+class Model(Crossing, tag="model", frozen=True, kw_only=True):
+    """The model was asked. At most one of `reply`, `silent` and `malformed` says what came; none where it was cut."""
+
+    request: str
+    """Digest of what was asked."""
+    reply: Value = None
+    """In the shape of `replies.py`."""
+    silent: str | None = None
+    """Why there was no answer."""
+    malformed: str | None = None
+    """Why the answer was no reply."""
+    nano_usd: int | None = None
+    """What it cost, in nano-dollars; `None` where the model has no price or nothing came."""
+    timed_out: bool = False
+    cut: bool = False
+
+
+class Reason(Crossing, tag="reason", frozen=True, kw_only=True):
+    """An answer with a contract, as it was read: computed from the reply, and compared on resume."""
+
+    question: str
+    answer: Value
+    degraded: bool = False
+    missing: list[str] = []
+    why: str | None = None
+    """Why there was no answer at all."""
+
+
+class Act(Crossing, tag="act", frozen=True, kw_only=True):
+    """An agent loop ended: computed from its replies and results, and compared on resume."""
+
+    outcome: str
+    reason: str = ""
+    turns: int = 0
+
+
 class Late(Record, tag="late", frozen=True, kw_only=True):
     """What came back from an action after its tick had given it up. It changes nothing there; it is proof."""
 
@@ -241,6 +277,8 @@ class Checkpoint(Record, frozen=True, omit_defaults=True, kw_only=True, tag="che
     stranded: dict[str, list[dict[str, Any]]]
     counts: dict[str, int]
     past: dict[str, Any]
+    spent: dict[str, dict[str, int]] = {}
+    """By agent, what it used of models."""
 
 
 class Forked(Record, frozen=True, omit_defaults=True, kw_only=True, tag="forked"):
@@ -277,6 +315,9 @@ AnyRecord: TypeAlias = (
     | Approval
     | Answer
     | Delegation
+    | Model
+    | Reason
+    | Act
     | Late
     | Opening
     | Barrier

@@ -100,7 +100,11 @@ def _read(fields: dict[str, Any], letters: Letters, bound: int | None) -> list[P
 
 
 def _model(fields: dict[str, Any], letters: Letters, bound: int | None) -> list[Part]:
-    parts = [_name(fields["stop_reason"])]
+    parts = [_name(fields["stop_reason"])] if fields["stop_reason"] is not None else []
+    for name in ("silent", "malformed", "cut"):
+        if fields.get(name):
+            why = "" if fields[name] is True else f": {cut(shown(str(fields[name])), bound)}"
+            parts.append(Part(("given up" if name == "cut" else name) + why, "bad"))
     if fields.get("text"):
         parts += [Part(" "), value_part(fields["text"], bound)]
     for call in fields.get("calls") or ():
@@ -117,6 +121,13 @@ def _reasoned(fields: dict[str, Any], letters: Letters, bound: int | None) -> li
     if fields.get("missing"):
         parts += [Part(" missing ", "bad"), *joined(map(_name, fields["missing"]))]
     return parts
+
+
+def _acted(fields: dict[str, Any], letters: Letters, bound: int | None) -> list[Part]:
+    style = "good" if fields["outcome"] == "done" else "bad"
+    turns = "1 turn" if fields["turns"] == 1 else f"{fields['turns']} turns"
+    said = [Part(shown(fields["outcome"]), style), Part(f" after {turns}")]
+    return said + ([Part(f": {cut(shown(fields['reason']), bound)}")] if fields.get("reason") else [])
 
 
 def _action(fields: dict[str, Any], letters: Letters, bound: int | None) -> list[Part]:
@@ -253,6 +264,7 @@ _SAID: Final = {
     "read": _read,
     "model": _model,
     "reason": _reasoned,
+    "act": _acted,
     "action": _action,
     "ask": _asked,
     "delegate": _delegated,

@@ -20,6 +20,7 @@ from society.agent import Agent
 from society.errors import ScenarioError
 from society.messages import Message, Receipt
 from society.shared import Shared
+from society.spending import Spent
 from society.values import FrozenDict, Value
 
 COUNTS = (
@@ -108,6 +109,8 @@ class State:
     """Actions in doubt, by id, in order of their rounds."""
     stranded: Mapping[str, tuple[Action, ...]] = attrs.field(factory=dict)
     counts: Mapping[str, int]
+    spent: Mapping[str, Spent] = attrs.field(factory=dict)
+    """What was used of models, by agent; only those who asked one."""
 
 
 def first_state(agents: Sequence[Agent], shared: Mapping[str, Shared]) -> State:

@@ -20,6 +20,7 @@ import msgspec
 
 from society.barrier import Closed, Crossings
 from society.records import (
+    Act,
     Answer,
     Approval,
     Barrier,
@@ -29,12 +30,15 @@ from society.records import (
     Denial,
     End,
     Intent,
+    Model,
     Opening,
     Read,
+    Reason,
     Result,
     Start,
     order,
 )
+from society.spending import told_model, told_reason
 from society.state import State
 
 FORMAT: Final = "society-trace-1"
@@ -217,6 +221,12 @@ def _crossing(head: Event, found: list[Crossing]) -> Event | None:
             return _action(head, last.id, last.tool, last.arguments, verdict, last.rule, "denied", result)
         case Intent() | Result():
             return _effect(head, found)
+        case Model():
+            return {**head, "kind": "model", **told_model(last)}
+        case Reason():
+            return {**head, "kind": "reason", **told_reason(last)}
+        case Act():
+            return {**head, "kind": "act", "outcome": last.outcome, "reason": last.reason, "turns": last.turns}
         case Approval():
             return None  # the question stands; what came of it is told when it has an answer
     raise AssertionError(last)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from society.records import Answer, Contribution, Crossing, Delegation, Denial, Intent, Read, Result
+from society.records import Answer, Contribution, Crossing, Delegation, Denial, Intent, Model, Read, Result
 
 
 def tally(
@@ -65,5 +65,7 @@ def _count(counts: dict[str, int], record: Crossing) -> None:
             counts["questions"] += 1
         case Delegation():
             counts["delegations"] += 1
+        case Model():
+            counts["llm_calls"] += 1
     if getattr(record, "timed_out", False) and not (isinstance(record, Result) and record.settled):
         counts["timeouts"] += 1

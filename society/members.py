@@ -15,6 +15,7 @@ from society.errors import ResumeRefused, ScenarioError, suggestion
 from society.expressions import Names
 from society.host import join
 from society.judge import Judge
+from society.meaning import meaning_of_hosts
 from society.policy import Policy
 from society.records import Contribution
 from society.snapshot import Member
@@ -34,7 +35,7 @@ class Members:
         """By name, those who were born included."""
         self._declared = tuple(declared)
         self._hosts = hosts
-        self._policy = policy
+        self.policy = policy
         self._keys = tuple(keys)
         self._behaviors = {qualified(function): function for function in behaviors}
         self._durable = durable
@@ -62,7 +63,7 @@ class Members:
                     f"agent {name!r} observes {sensor!r}, which none of its hosts has.{suggestion(sensor, desk.sensors)}"
                 )
         names = Names(shared=self._keys, sensors=tuple(desk.sensors))
-        policy = compiled(self._policy + agent.policy, names)
+        policy = compiled(self.policy + agent.policy, names)
         judge = Judge(policy) if policy.rules or policy.default != "allow" else None
         return Member(agent, desk, judge)
 
@@ -79,6 +80,12 @@ class Members:
                     return ()
                 agent, parent = self.agents[parent], self._parents.get(parent)
         return tuple(hosts) if isinstance(hosts, list | tuple) else (() if hosts is None else (hosts,))
+
+    def meaning(self) -> dict[str, Any]:
+        """Return what the declared agents can reach, by key path (J7)."""
+        return meaning_of_hosts(
+            self.desks.values(), ((agent.name, self.of(agent.name).desk) for agent in self._declared)
+        )
 
     def check_birth(self, agent: Agent, parent: str) -> None:
         """Refuse a birth whose sensors nobody has, or whose behavior another process could not find (R13)."""

@@ -26,6 +26,16 @@ class Recorded:
 @attrs.define
 class Replaying:
     rounds: Mapping[int, Recorded]
+    failure_passed: bool = False
+    """The run was resumed after its last round had failed: what it ended with then is not that failure."""
+
+    compared: int = 0
+    """The last round that was compared. Of one that ended in a conflict, nothing was applied."""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether more rounds were recorded."""
+        return self.compared + 1 in self.rounds
 
     def of_round(self, round: int) -> list[Any]:
         """Return the crossings and proofs of a round."""
@@ -42,6 +52,7 @@ class Replaying:
         Raises:
             ReplayDivergence: The first difference, in order of activation.
         """
+        self.compared = barrier.round
         recorded = self.rounds[barrier.round].barrier
         if recorded == barrier:
             return

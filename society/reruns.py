@@ -23,7 +23,7 @@ from society.file_store import FileStore
 from society.memory_store import MemoryStore
 from society.records import Answer, Approval, Barrier, Cut, End, Forked, Intent, Opening, Start
 from society.replaying import Replaying, recorded_rounds, short
-from society.retelling import retold
+from society.retelling import failure_was_passed, retold
 from society.run_result import RunResult
 from society.societies import AsyncSociety
 from society.trace import Trace
@@ -86,7 +86,7 @@ def replay(store: Any, make: Make | None = None) -> Replayed:
     found, left = recorded_rounds(records)
     start = records[0]
     assert isinstance(start, Start)
-    town.replay(start.run_id, Replaying(found), records)
+    town.replay(start.run_id, Replaying(found, failure_was_passed(records[:-1])), records)
     result = trio.run(town.run, len(found), clock=MockClock(autojump_threshold=0))
     recorded = retold(records)
     end = recorded.end

@@ -49,6 +49,17 @@ def rounds(records: Iterable[Any], terms: Terms, state: State) -> Iterator[Round
     yield open_records
 
 
+def failure_was_passed(records: Iterable[Any]) -> bool:
+    """Tell whether the run ended as failed after the last recorded round: whoever resumes it then goes on behind it."""
+    passed = False
+    for record in records:
+        if isinstance(record, Barrier):
+            passed = False
+        elif isinstance(record, End):
+            passed = passed or record.outcome == "failed"
+    return passed
+
+
 def by_tick(records: Iterable[Any]) -> dict[tuple[str, int], list[Crossing]]:
     """Return the crossing records among `records`, by tick."""
     crossings: dict[tuple[str, int], list[Crossing]] = {}

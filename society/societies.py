@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -38,6 +39,7 @@ from society.errors import ScenarioError, SocietyError, described, leaves
 from society.expressions import Names
 from society.gate import Gate
 from society.limits import Limits
+from society.meaning import meaning_in_python
 from society.members import Members
 from society.neighbors import topology_by_name
 from society.outcomes import LASTING, Past, finished, outcome_after, past
@@ -301,7 +303,9 @@ class AsyncSociety:
             and (max_ticks <= self.round or not self.state.live)
         ):
             return self._result(self._end)
-        resumed_end, self._end = self._end, None
+        if self._end is not None and self._end.outcome == "failed" and self._last is not None:
+            self._last = attrs.evolve(self._last, failed=None)  # whoever runs it again goes on behind the failure
+        self._end = None
         self._stop = self._broken = None
         gate = self._gate = Gate(
             limits=self.limits,
@@ -316,7 +320,7 @@ class AsyncSociety:
         end = None
         try:
             with trio.CancelScope() as self._scope:
-                end = await self._rounds(gate, max_ticks, resumed_end)
+                end = await self._rounds(gate, max_ticks)
         except BaseExceptionGroup as group:
             raise self._plain_error(group) from None
         finally:
@@ -373,17 +377,17 @@ class AsyncSociety:
         if all(waits_for_person(tick) for tick in way.active):
             self._halt(End(outcome="waiting", reason="everyone who is not done waits for a person's answer"))
 
-    async def _rounds(self, gate: Gate, max_ticks: int, resumed: End | None) -> End:
+    async def _rounds(self, gate: Gate, max_ticks: int) -> End:
         if not self._started:
             self._begin(gate)
-        elif resumed is None and self._last is not None and (end := self._outcome(max_ticks)) is not None:
+        elif self._last is not None and (end := self._outcome(max_ticks)) is not None:
             return end
         while True:
             if (end := finished(self.state, max_ticks)) is not None:
                 return end
             await self._round(gate)
             await trio.lowlevel.checkpoint_if_cancelled()
-            if self._replaying is not None and self.state.round < max_ticks:
+            if self._replaying is not None and self._replaying.goes_on:
                 continue  # a run that went on after an end, went on
             if (end := self._outcome(max_ticks)) is not None:
                 return end
@@ -440,9 +444,23 @@ class AsyncSociety:
             declared=declaration(
                 self._declared_agents, self._shared, self.terms, self.on_error, rate=self.rate, topology=self._topology
             ),
-            meaning=self._meaning,
+            meaning=self._whole_meaning,
             code=self._code,
         )
+
+    @cached_property
+    def _whole_meaning(self) -> dict[str, Any]:
+        """What may not change on resume, besides what is declared; of a scenario, its file says most of it."""
+        here = self._meaning or meaning_in_python(
+            agents=self._declared_agents,
+            parameters=self._parameters,
+            policy=self.members.policy,
+            until=self._until,
+            quiet=self._quiet,
+            events=self._events,
+            measures=self._measures,
+        )
+        return {**here, **self.members.meaning()}
 
     def _tell_start(self) -> None:
         if not self._telling.begun:
@@ -565,8 +583,11 @@ class AsyncSociety:
 
     def _outcome(self, max_ticks: int) -> End | None:
         assert self._last is not None
+        last = self._last
+        if self._replaying is not None and self._replaying.failure_passed:
+            last = attrs.evolve(last, failed=None)
         return outcome_after(
-            self._last,
+            last,
             self.state,
             on_error=self.on_error,
             max_ticks=max_ticks,

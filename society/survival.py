@@ -1,6 +1,6 @@
 """Runs that survive: a society goes on from its journal as if nothing had happened (J3, J7).
 
-Knows: what a resume checks, restores and writes.
+Knows: what a resume restores and writes, and what becomes of a changed meaning.
 Does not know: bytes and locks (the store's), or what a crossing does with what was recorded (the gate's).
 """
 
@@ -16,8 +16,9 @@ from society.checkpoint import checkpoint, state_at
 from society.codec import Scan
 from society.declare import declared
 from society.errors import ResumeRefused
+from society.meaning import differences
 from society.records import Checkpoint, End, Opening, Override, Start
-from society.retelling import Round, forked_events, rounds
+from society.retelling import Round, failure_was_passed, forked_events, rounds
 from society.store import Journal
 
 if TYPE_CHECKING:
@@ -107,6 +108,8 @@ def restore(town: AsyncSociety, found: Scan, journal: Journal) -> None:
         else:
             left = step
     end = tail[-1] if tail and isinstance(tail[-1], End) else None
+    if past is not None and failure_was_passed(tail):
+        past = {**past, "failed": None}
     begun = last is not None or any(isinstance(record, Opening) for record in tail)
     forks = [found.record(index) for index, kind in enumerate(found.kinds) if kind == "forked"]
     town.continue_from(state, past, left, end, begun=begun, changes=forked_events(forks))
@@ -125,49 +128,3 @@ def _check_meaning(town: AsyncSociety, start: Start, journal: Journal) -> None:
     if changed or (code and code != town.known_changes):
         journal.put(Override(differences=[*changed, *code], forced=bool(changed)))
     town.known_changes = code
-
-
-def differences(before: Start, now: Start) -> list[str]:
-    """Return what differs in meaning, one line each: `limits.inbox_capacity: 5, now 10`."""
-    told: list[str] = []
-    old, new = _meaning(before), _meaning(now)
-    for path in dict.fromkeys([*old, *new]):
-        if path not in new:
-            told.append(f"{path} is gone (it was {_short(old[path])})")
-        elif path not in old:
-            told.append(f"{path} is new: {_short(new[path])}")
-        elif not _same(old[path], new[path]):
-            told.append(f"{path}: {_short(old[path])}, now {_short(new[path])}")
-    return told
-
-
-def _meaning(start: Start) -> dict[str, Any]:
-    found: dict[str, Any] = {"activation": start.activation, "seed": start.seed}
-    if [entry["name"] for entry in start.declared["agents"]] != start.agents:
-        found["agents.order"] = start.agents
-    for key, value in start.declared.items():
-        if key == "agents":
-            for place, agent in enumerate(value):
-                found[f"agents[{place}].name"] = agent["name"]
-                # Where a behavior stands is code, not meaning; what it does is found out by replaying it.
-                found |= {
-                    f"agents.{agent['name']}.{field}": agent[field]
-                    for field in agent
-                    if field not in ("name", "behavior")
-                }
-        elif isinstance(value, dict):
-            found |= {f"{key}.{name}": entry for name, entry in value.items()}
-        else:
-            found[key] = value
-    for path, value in start.meaning.items():
-        found.setdefault(path, value)
-    return found
-
-
-def _same(one: Any, other: Any) -> bool:
-    return (type(one) is type(other) and one == other) or (isinstance(one, dict | list) and one == other)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "…"

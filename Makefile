@@ -1,7 +1,7 @@
 # Sets itself up: the first target that is made builds .venv from pyproject.toml, and again when that has changed.
 
 PYTHON := $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14 python3,$(shell \
-	$(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
+	$(name) -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
 BIN := .venv/bin
 READY := .venv/.ready
 
@@ -16,13 +16,13 @@ help:
 	@echo "make traces  write the published traces anew"
 
 demo: $(READY)
-	$(BIN)/society run scenarios/question.toml --show
+	$(BIN)/society run scenarios/rumor.toml --no-store
+	@echo
+	$(BIN)/society run scenarios/question.toml --no-store --show
 	@echo
 	$(BIN)/society compare scenarios/question.toml
 	@echo
-	$(BIN)/society run scenarios/rumor.toml
-	@echo
-	$(BIN)/society compare scenarios/rumor.toml --activations synchronized,sequential,shuffled
+	@echo "Next: $(BIN)/society list, and traces/incident.synchronized.txt to read a trace."
 
 test: $(READY)
 	$(BIN)/ruff check
@@ -43,7 +43,7 @@ clean:
 	rm -rf .venv
 
 $(READY): pyproject.toml
-	@test -n "$(PYTHON)" || { echo "society needs Python 3.11 or newer; none is on the PATH." >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "society needs Python 3.11 or newer, with its module venv (Debian: python3-venv)." >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@

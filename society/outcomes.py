@@ -46,7 +46,7 @@ def finished(state: State, max_ticks: int) -> End | None:
     if not state.live:
         return End(outcome="finished", reason="everybody has left")
     if state.round >= max_ticks:
-        return End(outcome="finished", reason=f"round {state.round}, the last one asked for, is done")
+        return End(outcome="finished", reason="max_ticks reached")
     return None
 
 

@@ -28,8 +28,10 @@ from society.memory_store import MemoryStore
 from society.permit import current_action
 from society.records import Result
 from society.reruns import Standing, answer, replay, standing
+from society.retelling import retold
 from society.run_result import RunResult
 from society.societies import AsyncSociety
+from society.store import Store
 from society.testing.failing_store import Crash, FailingStore
 from society.trace import Trace
 
@@ -120,7 +122,8 @@ class _Told:
     """A run at its end, whatever number of processes it took."""
 
     trace: Trace
-    result: RunResult
+    outcome: str
+    shared: dict[str, Any]
     writes: int
 
 
@@ -147,12 +150,14 @@ class _Life:
                 result = self.run(partial(self._process, store), self.random.randrange(2**16))
             except Crash:
                 self.crashes += 1
+                if (over := _failure(disk)) is not None:
+                    return over
                 # A resumed run writes less, so that most of these numbers are never reached in the end.
                 n = self.random.randint(1, again) if again and self.crashes < 4 else 2**31
                 store = FailingStore(n, store=disk, point=self.random.choice(POINTS), part=self.random.random())
             else:
                 assert result.trace is not None, "a society without a trace cannot be compared; leave keep_trace on"
-                return _Told(result.trace, result, store.writes)
+                return _Told(result.trace, result.outcome, dict(result.shared), store.writes)
 
     async def _process(self, store: FailingStore) -> RunResult:
         while True:
@@ -190,6 +195,17 @@ class _Life:
         return awaited if is_async(function) else plain
 
 
+def _failure(disk: Store) -> _Told | None:
+    """Return the run whose last record says that it failed: it is over, and whoever resumes it wants to go on behind it."""
+    records = list(disk.read().records())
+    if not records:
+        return None
+    told = retold(records)
+    if told.end is None or told.end.outcome != "failed":
+        return None
+    return _Told(Trace(told.data), told.end.outcome, {key: told.state.shared[key] for key in told.state.keys}, 0)
+
+
 @attrs.frozen
 class _Watched:
     """A host, and a ledger of what it was asked to do."""
@@ -210,8 +226,8 @@ def _checked(told: _Told, whole: list[Any], again: _Told, store: MemoryStore, li
     records = list(store.read().records())
     _check_effects(records, life)
     changed = _check_trace(told.trace, again.trace, _doubted(whole, records))
-    if not changed and (again.result.outcome, again.result.shared) != (told.result.outcome, told.result.shared):
-        raise CrashChangedRun(f"the trace is the same, the result is not: {again.result}, not {told.result}")
+    if not changed and (again.outcome, again.shared) != (told.outcome, told.shared):
+        raise CrashChangedRun(f"the trace is the same, the result is not: {again.shared}, not {told.shared}")
 
     def remade(*, store: Any, forced: bool) -> AsyncSociety:
         town = make(store)

@@ -28,13 +28,16 @@ if TYPE_CHECKING:
     from society.errors import ActionDenied as ActionDenied
     from society.errors import ActionError as ActionError
     from society.errors import ActionInDoubt as ActionInDoubt
+    from society.errors import AsyncioNeeded as AsyncioNeeded
     from society.errors import AsyncToolRefused as AsyncToolRefused
+    from society.errors import CatalogChanged as CatalogChanged
     from society.errors import JournalDamaged as JournalDamaged
     from society.errors import PermitError as PermitError
     from society.errors import ReplayDivergence as ReplayDivergence
     from society.errors import ResumeRefused as ResumeRefused
     from society.errors import RunLocked as RunLocked
     from society.errors import ScenarioError as ScenarioError
+    from society.errors import ServerUnavailable as ServerUnavailable
     from society.errors import SharedConflict as SharedConflict
     from society.errors import SharedRefused as SharedRefused
     from society.errors import SocietyError as SocietyError
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
     from society.lattice import grid as grid
     from society.limits import Limits as Limits
     from society.load import load_scenario as load_scenario
+    from society.mcp_host import AsyncMCPHost as AsyncMCPHost
+    from society.mcp_host import connect_async as connect_async
     from society.memory_store import MemoryStore as MemoryStore
     from society.messages import Message as Message
     from society.messages import Receipt as Receipt
@@ -86,12 +91,15 @@ _PLACES = {
         "ActionError",
         "ActionInDoubt",
         "AsyncToolRefused",
+        "AsyncioNeeded",
+        "CatalogChanged",
         "JournalDamaged",
         "PermitError",
         "ReplayDivergence",
         "ResumeRefused",
         "RunLocked",
         "ScenarioError",
+        "ServerUnavailable",
         "SharedConflict",
         "SharedRefused",
         "SocietyError",
@@ -104,6 +112,7 @@ _PLACES = {
     "lattice": ("grid",),
     "limits": ("Limits",),
     "load": ("load_scenario",),
+    "mcp_host": ("AsyncMCPHost", "connect_async"),
     "memory_store": ("MemoryStore",),
     "messages": ("Message", "Receipt"),
     "models": ("ScriptedModel",),
@@ -119,7 +128,7 @@ _PLACES = {
     "trace": ("Trace",),
     "values": ("NOT_EXECUTED", "NO_ANSWER", "UNKNOWN", "WAIT", "plain", "unstructure"),
 }
-_MODULES = ("sync", "testing")
+_MODULES = ("aio", "sync", "testing")
 _NAMES = {name: module for module, names in _PLACES.items() for name in names}
 
 __all__ = sorted([*_NAMES, *_MODULES])

@@ -3,6 +3,7 @@
     SocietyError
     ├── ScenarioError            the scenario's author: something is declared wrongly
     │   ├── UnknownTool
+    │   ├── CatalogChanged
     │   └── ScenarioFaults       all faults of one scenario file at once
     ├── BehaviorError            the behavior's author: something is used wrongly inside a tick
     │   ├── UnknownRecipient
@@ -26,6 +27,8 @@
     │   ├── RunLocked
     │   └── ResumeRefused
     ├── TraceDamaged             a trace file that is not as it was written
+    ├── ServerUnavailable        a tool server that did not start, did not answer, or broke the protocol
+    ├── AsyncioNeeded            a tool that awaits asyncio and does not say so
     └── AsyncToolRefused         an `async def` tool given to a program without a loop
 
 Knows: the fields of each error, and the sentence made of them.
@@ -79,6 +82,22 @@ class UnknownTool(ScenarioError):
 
     def __str__(self) -> str:
         return f"no host has a {self.what} {self.name!r}.{suggestion(self.name, self.known)}"
+
+
+@attrs.define
+class CatalogChanged(ScenarioError):
+    server: str
+    pinned: str
+    found: str
+    difference: tuple[str, ...] = ()
+    """What has changed, one line each; where only a digest was pinned, what there is now."""
+
+    def __str__(self) -> str:
+        told = "".join(f"\n  {line}" for line in self.difference)
+        return (
+            f"server {self.server!r}: its catalog is not the pinned one: digest {self.found}, pinned {self.pinned}. "
+            f"Look at what has changed, and pin the new digest if it is meant to be so.{told}"
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -340,6 +359,32 @@ class TraceDamaged(SocietyError):
 
     def __str__(self) -> str:
         return f"{self.path}: line {self.line} at byte {self.offset}: {self.why}"
+
+
+@attrs.define
+class ServerUnavailable(SocietyError):
+    server: str
+    why: str
+    stderr: str = ""
+    """The end of what it wrote to its standard error."""
+
+    def __str__(self) -> str:
+        said = f" Its standard error:\n{self.stderr}" if self.stderr else ""
+        return f"server {self.server!r}: {self.why.rstrip('.')}.{said}"
+
+
+@attrs.define
+class AsyncioNeeded(SocietyError):
+    name: str
+    """Of the function."""
+    said: str
+    """What the event loop said."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name} awaits asyncio, and societies run in trio ({self.said}). "
+            'Register it with loop="asyncio": @host.tool(…, loop="asyncio").'
+        )
 
 
 @attrs.define

@@ -1,0 +1,360 @@
+"""One connection to a tool server, and the task that owns it.
+
+The owner opens the connection, does all that is asked of it, and ends it; whoever opens, calls or closes only asks. So
+connections may be opened and closed from any task, in any order, and a call that is given up waits for nothing.
+
+The one module that imports `mcp`, where it is used.
+
+Knows: the SDK, its transports, and how a connection lives and ends.
+Does not know: hosts, catalogs, or permits.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import attrs
+import outcome
+import trio
+
+from society.errors import ScenarioError, ServerUnavailable, described, leaves
+from society.server_process import ServerProcess, started
+from society.slots import Place
+from society.work import NeverSent, NotAnswered
+
+CLOSE_SECONDS: Final = 1.8
+"""How long the end of a connection may take, whatever the server does."""
+MOST_PAGES: Final = 1_000
+
+_NEVER_SENT: Final = -32_901
+_NOT_ANSWERED: Final = -32_902
+"""Codes that stand, inside this process, for what became of an HTTP request."""
+
+
+class ServerToolError(Exception):
+    """The server carried the call out, or tried to, and says that the tool failed."""
+
+
+class ServerRefused(Exception):
+    """The server answered the request with an error of the protocol: an unknown tool, bad arguments."""
+
+
+@attrs.frozen
+class Far:
+    """Where a server is: exactly one of a command, a url, and a server in this process."""
+
+    name: str
+    command: Sequence[str] | None
+    env: Mapping[str, str]
+    cwd: str | os.PathLike[str] | None
+    url: str | None
+    headers: Mapping[str, str]
+    server: Any
+
+
+class Told(Protocol):
+    """Who is told what the server does of itself."""
+
+    def takes_stray_line(self, line: bytes) -> None: ...
+
+    def has_changed(self, listed: Sequence[Mapping[str, Any]]) -> Exception | None: ...
+
+
+@attrs.define(eq=False)
+class Answer:
+    """Where a caller waits for what became of its request."""
+
+    scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
+    done: trio.Event = attrs.Factory(trio.Event)
+    came: outcome.Outcome[Any] | None = None
+
+
+class Connection:
+    """One connection and the task that owns it."""
+
+    def __init__(self, far: Far, told: Told, *, pinned: bool) -> None:
+        self.far = far
+        self._told = told
+        self._pinned = pinned
+        self.settled = trio.Event()
+        """The tools are listed, or it has failed."""
+        self.ended = trio.Event()
+        self.listed: list[dict[str, Any]] | None = None
+        self.why: str | None = None
+        """Why it is of no use any more."""
+        self.changed: Exception | None = None
+        self._refused: ScenarioError | None = None
+        self._closing = trio.Event()
+        self._stale = False
+        self._process: ServerProcess | None = None
+        self._nursery: trio.Nursery | None = None
+        self._session: Any = None
+        self._scope = trio.CancelScope()
+
+    def close(self) -> None:
+        """Ask the owner to end it. What is in flight is not answered any more."""
+        self.why = self.why or "it was closed"
+        self._closing.set()
+        self._scope.deadline = min(self._scope.deadline, trio.current_time() + CLOSE_SECONDS)
+        if self._nursery is None:
+            self._scope.cancel()  # it is still being opened
+
+    def goes(self, why: str) -> None:
+        """Note that the far end has gone. The owner then ends the rest."""
+        if self.why is None:
+            self.why = why
+        self._closing.set()
+
+    def failure(self) -> Exception:
+        """Return why it could not be opened."""
+        if self._refused is not None:
+            return self._refused
+        return ServerUnavailable(self.far.name, self.why or "it ended", self._errors())
+
+    def _errors(self) -> str:
+        return self._process.stderr if self._process is not None else ""
+
+    # ── the owner ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def own(self) -> None:
+        """Open the connection, do what is asked of it, end it. A system task: nothing but a cancellation may leave it."""
+        try:
+            with self._scope:
+                await self._live()
+        except trio.Cancelled:
+            raise
+        except BaseException as error:  # it would end the whole program; whoever opened or calls is told instead
+            self._note(error)
+        finally:
+            self.why = self.why or "the connection ended"
+            self._nursery = None
+            self.settled.set()
+            self.ended.set()
+
+    def _note(self, error: BaseException) -> None:
+        found = [leaf for leaf in leaves(error) if not isinstance(leaf, trio.Cancelled)]
+        refused = [leaf for leaf in found if isinstance(leaf, ScenarioError)]
+        self._refused = refused[0] if refused else None
+        if self.why is None and found:
+            kind, message = described(found[0])
+            self.why = f"{kind}: {message}" if message else kind
+
+    async def _live(self) -> None:
+        from mcp.client.client import Client
+
+        async with Client(self._far_end(), message_handler=self._hear, cache=None) as client:
+            self._session = client.session
+            self.listed = await self._all_tools()
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                if self._pinned:
+                    nursery.start_soon(self._listen, client)
+                self.settled.set()
+                await self._closing.wait()
+                self._nursery = None
+                nursery.cancel_scope.cancel()
+
+    def _far_end(self) -> Any:
+        far = self.far
+        if far.command is not None:
+            return self._over_pipes(far.command, far.env, far.cwd)
+        if far.url is not None:
+            return over_http(far.url, far.headers)
+        return far.server
+
+    @asynccontextmanager
+    async def _over_pipes(
+        self, command: Sequence[str], env: Mapping[str, str], cwd: str | os.PathLike[str] | None
+    ) -> AsyncGenerator[Any, None]:
+        """The transport of a server that is a process of ours: JSON, a message a line."""
+        import anyio
+        from mcp.shared.message import SessionMessage
+        from mcp_types import jsonrpc_message_adapter
+
+        arrive, arrived = anyio.create_memory_object_stream[Any](0)
+        leave, leaving = anyio.create_memory_object_stream[Any](float("inf"))
+
+        async def take(line: bytes) -> None:
+            try:
+                message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+            except ValueError:
+                self._told.takes_stray_line(line)
+                return
+            await arrive.send(SessionMessage(message))
+
+        async def read() -> None:
+            async with arrive:
+                try:
+                    await process.read(take)
+                except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    return  # the session has ended
+                with trio.move_on_after(0.2):  # it has gone: what became of it is told with its last words
+                    while process.returncode is None:
+                        await trio.sleep(0.01)
+                code = process.returncode
+                self.goes("it closed its output" if code is None else f"its process ended with code {code}")
+
+        async def write() -> None:
+            async with leaving:
+                async for message in leaving:
+                    line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                    try:
+                        process.send_nowait(line.encode())
+                    except (trio.BrokenResourceError, trio.ClosedResourceError):
+                        return  # it does not read any more; that it has gone is seen at its output
+
+        async with started(command, env=env, cwd=None if cwd is None else Path(cwd)) as process:
+            self._process = process
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(read)
+                nursery.start_soon(write)
+                yield arrived, leave
+                nursery.cancel_scope.cancel()
+
+    # ── what is listed ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _all_tools(self) -> list[dict[str, Any]]:
+        """Return all tools of all pages, each as it stands on the wire.
+
+        Raises:
+            ScenarioError: The pages never end.
+        """
+        from mcp_types import PaginatedRequestParams
+
+        listed: list[dict[str, Any]] = []
+        cursor: str | None = None
+        seen: set[str] = set()
+        for _ in range(MOST_PAGES):
+            page = await self._session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+            listed += [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
+            cursor = page.next_cursor
+            if cursor is None:
+                return listed
+            if cursor in seen:
+                raise ScenarioError(f"server {self.far.name!r}: its list of tools never ends: it repeats {cursor!r}.")
+            seen.add(cursor)
+        raise ScenarioError(f"server {self.far.name!r}: its list of tools has more than {MOST_PAGES} pages.")
+
+    async def _hear(self, message: Any) -> None:
+        """Note that a server of an older protocol says its catalog has changed."""
+        if getattr(message, "method", None) == "notifications/tools/list_changed":
+            self._stale = True
+
+    async def _listen(self, client: Any) -> None:
+        """Note that a server of the newer protocol says so."""
+        from mcp import MCPError
+        from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+
+        told = getattr(client.server_capabilities.tools, "list_changed", None)
+        if not told:
+            return
+        try:
+            async with client.listen(tools_list_changed=True) as changes:
+                async for _ in changes:
+                    self._stale = True
+        except (ListenNotSupportedError, SubscriptionLost, MCPError):
+            return  # the catalog is compared at the next opening all the same
+
+    # ── calls ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def call(self, tool: str, arguments: Any, meta: Mapping[str, Any], place: Place) -> dict[str, Any]:
+        """Send one call; return the result as it stands on the wire. See the head of this file for all else."""
+        answer = Answer()
+        if self._nursery is None or self.why is not None:
+            raise NeverSent(self._gone())
+        if self.changed is not None:
+            raise NeverSent(str(self.changed))
+        self._nursery.start_soon(self._asked, answer, tool, arguments, meta, place)
+        try:
+            await answer.done.wait()
+        finally:
+            answer.scope.cancel()  # the server is told by the owner; nobody waits for it
+        if answer.came is None:
+            raise NotAnswered(self._gone()) if place.began else NeverSent(self._gone())
+        return answer.came.unwrap()  # type: ignore[no-any-return]
+
+    async def _asked(self, answer: Answer, tool: str, arguments: Any, meta: Mapping[str, Any], place: Place) -> None:
+        try:
+            with answer.scope:
+                try:
+                    answer.came = outcome.Value(await self._sent(tool, arguments, meta, place))
+                except Exception as error:  # whatever the SDK raises is the caller's to hear, not the connection's end
+                    answer.came = outcome.Error(error)
+        finally:
+            answer.done.set()
+
+    async def _sent(self, tool: str, arguments: Any, meta: Mapping[str, Any], place: Place) -> dict[str, Any]:
+        from mcp import MCPError
+        from mcp_types import CallToolRequest, CallToolRequestParams
+        from pydantic import TypeAdapter, ValidationError
+
+        if self._stale:
+            self._stale = False
+            self.changed = self._told.has_changed(await self._all_tools())
+            if self.changed is not None:
+                raise NeverSent(str(self.changed))
+        params = CallToolRequestParams(name=tool, arguments=arguments, _meta=dict(meta))  # type: ignore[arg-type]
+        try:
+            place.began = True
+            # Not the SDK's `call_tool`, which raises where a result does not fit its schema: that call was carried out.
+            raw = await self._session.send_request(CallToolRequest(params=params), TypeAdapter(dict[str, Any]))
+        except MCPError as error:
+            raise self._what_became(error, place) from error
+        except ValidationError as error:
+            raise NotAnswered(f"the server {self.far.name!r} answered what the protocol does not know") from error
+        return raw  # type: ignore[no-any-return]
+
+    def _what_became(self, error: Any, place: Place) -> Exception:
+        from mcp_types import CONNECTION_CLOSED
+
+        if error.code == _NEVER_SENT:
+            place.began = False
+            return NeverSent(f"the server {self.far.name!r} cannot be reached: {error.message}")
+        if error.code in (_NOT_ANSWERED, CONNECTION_CLOSED):
+            return NotAnswered(f"the server {self.far.name!r} did not answer: {self.why or error.message}")
+        return ServerRefused(f"{error.message} (code {error.code})")
+
+    def _gone(self) -> str:
+        errors = self._errors()
+        last = f"; its last words: {errors.splitlines()[-1][:200]}" if errors else ""
+        return f"the server {self.far.name!r} is gone: {self.why or 'the connection ended'}{last}"
+
+
+@asynccontextmanager
+async def over_http(url: str, headers: Mapping[str, str]) -> AsyncGenerator[Any, None]:
+    """The transport of a server that listens at a URL. A request that fails costs that request, not the connection."""
+    import httpx2
+    import msgspec
+    from mcp.client.streamable_http import streamable_http_client
+    from mcp.shared._httpx_utils import MCP_DEFAULT_SSE_READ_TIMEOUT, MCP_DEFAULT_TIMEOUT
+
+    def failed(request: Any, code: int, why: str) -> Any:
+        body = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": why}}
+        return httpx2.Response(
+            503, request=request, headers={"content-type": "application/json"}, content=msgspec.json.encode(body)
+        )
+
+    class Client(httpx2.AsyncClient):
+        async def send(self, request: Any, **how: Any) -> Any:
+            try:
+                response = await super().send(request, **how)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
+                return failed(request, _NEVER_SENT, f"{type(error).__name__}: {error}")
+            except httpx2.TransportError as error:
+                return failed(request, _NOT_ANSWERED, f"{type(error).__name__}: {error}")
+            is_said = response.headers.get("content-type", "").lower().startswith("application/json")
+            if response.status_code >= 500 and not is_said:  # a gateway: what is behind it may have done it
+                await response.aclose()
+                return failed(request, _NOT_ANSWERED, f"HTTP status {response.status_code}")
+            return response
+
+    timeout = httpx2.Timeout(MCP_DEFAULT_TIMEOUT, read=MCP_DEFAULT_SSE_READ_TIMEOUT)
+    async with (
+        Client(headers=dict(headers), timeout=timeout) as client,
+        streamable_http_client(url, http_client=client) as streams,
+    ):
+        yield streams

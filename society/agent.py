@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -16,6 +16,9 @@ from society.errors import ScenarioError, ValueRefused
 from society.messages import WORLD
 from society.policy import Policy
 from society.values import EMPTY, FrozenDict, freeze
+
+if TYPE_CHECKING:
+    from society.budget import Budget
 
 Behavior = Callable[[Any], Any]
 """`behavior(tick)`, plain or `async`."""
@@ -71,6 +74,10 @@ class Agent:
     group: str | None = attrs.field(default=None, kw_only=True)
     index: int | None = attrs.field(default=None, kw_only=True)
     """Its number within its group, from 0."""
+    model: str | None = attrs.field(default=None, kw_only=True)
+    """Which of the society's models it asks; `None` for the only one."""
+    budget: Budget | None = attrs.field(default=None, kw_only=True)
+    """How much it may use of models, in all its life."""
 
     def __attrs_post_init__(self) -> None:
         check_name(self.name)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import attrs
 
@@ -24,6 +24,13 @@ from society.errors import ScenarioError
 from society.values import Value
 
 NANO: Final = 1_000_000_000
+
+
+class Counted(Protocol):
+    """Anything that tells a number of tokens."""
+
+    @property
+    def tokens(self) -> int: ...
 
 
 @attrs.frozen(kw_only=True)
@@ -114,7 +121,7 @@ class Budget:
         if isinstance(self.tokens, float):
             raise ScenarioError(f"budget.tokens: {self.tokens!r} is not a whole number.")
 
-    def spent_by(self, usage: Usage, nano_usd: int) -> str | None:
+    def spent_by(self, usage: Counted, nano_usd: int) -> str | None:
         """Return which bound is reached, as a sentence, or None."""
         if self.tokens is not None and usage.tokens >= self.tokens:
             return f"{usage.tokens:,} of {self.tokens:,} tokens are used"

@@ -10,7 +10,7 @@ Does not know: rounds and barriers, how rules are judged, or where the journal i
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import outcome
 import trio
@@ -32,6 +32,9 @@ from society.slots import AllGivenUp, Slots
 from society.tick import Tick
 from society.values import NO_ANSWER, UNKNOWN, WAIT, Value, freeze, plain
 from society.work import Opaque, Work, failure, head, let_through, returned, told
+
+if TYPE_CHECKING:
+    from society.asking import Asking
 
 
 class Journal(Protocol):
@@ -76,13 +79,15 @@ class Gate:
         self.closed = False
         self.broken = False
         """The journal cannot be kept, or the code asks for something else than was recorded: nothing goes on."""
+        self.asking: Asking | None = None
+        """The way to the models, where there are any."""
         self._end_run = crash
         self._parked = parked
 
     def stats(self) -> dict[str, dict[str, int]]:
         return {
             "tools": self.tools.stats(),
-            "llm": self.llm.stats(),
+            "llm": self.llm.stats() if self.asking is None else self.asking.stats(),
             "reads": self.reads.stats(),
             "human": self.human.stats(),
         }
@@ -142,6 +147,18 @@ class Gate:
         divergence = ReplayDivergence(tick._snapshot.round, tick._member.agent.name, entry.at, recorded, asked)
         self._crash(divergence)
         raise divergence
+
+    def models(self, tick: Tick) -> Asking:
+        """Return the way to the models.
+
+        Raises:
+            ScenarioError: The society has none.
+        """
+        if self.asking is None:
+            raise ScenarioError(
+                f"agent {tick._member.agent.name!r} asks a model, and the society has none: give it `model=`."
+            )
+        return self.asking
 
     # ── sensors ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -362,7 +379,7 @@ class Gate:
             await trio.lowlevel.checkpoint_if_cancelled()
             lane = tick.lane(entry)
             record = await self._delegated(lane, entry, subagent, payload)
-            self._compare(tick, entry, record)
+            self.compare(tick, entry, record)
             if record.ending != "done":
                 raise ToolFailed(subagent.name, record.result["error"], record.result["message"])
             ended_well = True
@@ -395,8 +412,8 @@ class Gate:
         place = head(lane._parent or lane, entry)
         return Delegation(**place, subagent=subagent.name, payload=payload, ending=ending, result=value)  # type: ignore[arg-type]
 
-    def _compare(self, tick: Tick, entry: Entry, record: Delegation) -> None:
-        """A sub-agent is code: it ran again, and must have come to what was recorded."""
+    def compare(self, tick: Tick, entry: Entry, record: Crossing) -> None:
+        """Keep what code came to. On resume it ran again, and must have come to what was recorded."""
         script = tick.root.script
         found = script.pop(entry.at, []) if script else []
         if not found:

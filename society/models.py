@@ -14,12 +14,13 @@ import hashlib
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import attrs
 import msgspec
 
-from society.budget import FREE, Price
+from society.agent import Agent
+from society.budget import FREE, Budget, Price
 from society.errors import MalformedReply, ModelSilent, ScenarioError, suggestion
 from society.replies import reply_of
 from society.values import FrozenDict, freeze
@@ -147,6 +148,50 @@ async def asked(model: Model, request: Request) -> FrozenDict:
     return reply_of(await model.reply(request))
 
 
+ONLY: Final = "model"
+"""The name of a model that was given without one; every agent gets it, whatever name it asks for."""
+
+
+def named_models(model: Any, budget: Budget | None, agents: Sequence[Agent]) -> dict[str, Model]:
+    """Return what `model=` of a society gave, by name.
+
+    Raises:
+        ScenarioError: One of them is no model, or has no price where a budget is in dollars.
+    """
+    if model is None:
+        return {}
+    found: dict[str, Model] = dict(model) if isinstance(model, Mapping) else {ONLY: model}
+    in_dollars = [f"agent {agent.name!r}" for agent in agents if agent.budget is not None and agent.budget.usd]
+    if budget is not None and budget.usd is not None:
+        in_dollars.insert(0, "the society")
+    for name, one in found.items():
+        if not callable(getattr(one, "reply", None)):
+            raise ScenarioError(f"model {name!r}: a model has `async def reply(request)`, and {one!r} has not.")
+        if in_dollars and getattr(one, "price", None) is None:
+            raise ScenarioError(
+                f"model {name!r}: its price is not known, and the budget of {in_dollars[0]} is in dollars: add it to the "
+                "price table, or bound tokens."
+            )
+    return found
+
+
+def chosen(models: Mapping[str, Model], name: str | None, agent: str) -> Model:
+    """Return one of several models by name, or the only one where there is no name.
+
+    Raises:
+        ScenarioError: There is none of that name, or several and nothing says which.
+    """
+    if not models:
+        raise ScenarioError(f"agent {agent!r} asks a model, and the society has none: give it `model=`.")
+    if len(models) == 1 and (name is None or ONLY in models):
+        return next(iter(models.values()))
+    if name is None:
+        raise ScenarioError(f"agent {agent!r} asks a model: which one? There are {', '.join(models)}.")
+    if name not in models:
+        raise ScenarioError(f"agent {agent!r}: there is no model {name!r}.{suggestion(name, models)}")
+    return models[name]
+
+
 ScriptedReply: TypeAlias = Mapping[str, Any] | BaseException | Callable[[Request], Any]
 
 
@@ -163,6 +208,8 @@ class ScriptedModel:
     """
 
     name = "scripted"
+    answers_by_number = True
+    """Calls of one agent are made one after another, in the order of their ordinals."""
 
     def __init__(
         self, replies: Sequence[ScriptedReply] | Mapping[str, Sequence[ScriptedReply]], *, price: Price = FREE

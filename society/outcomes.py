@@ -27,6 +27,7 @@ def outcome_after(
     max_ticks: int,
     until: Callable[[], bool],
     quiet: bool,
+    budget: str | None,
     events_to_come: bool,
 ) -> End | None:
     """Return the first outcome that holds, or None where the run goes on."""
@@ -34,6 +35,8 @@ def outcome_after(
         return End(outcome="conflict", reason=past.conflict)
     if past.failed is not None and on_error == "stop":
         return End(outcome="failed", reason=past.failed)
+    if budget is not None:
+        return End(outcome="budget", reason=budget)
     if until():
         return End(outcome="satisfied", reason=f"until holds after round {state.round}")
     if quiet and past.was_quiet and not events_to_come:

@@ -128,13 +128,18 @@ def question_text(question: str, using: Mapping[str, Value] | None = None) -> st
     return "\n\n".join(parts)
 
 
-@functools.cache
 def contract_of(answer: type[Any]) -> Contract:
     """Return the contract of an attrs class.
 
     Raises:
         ScenarioError: It is none, a field has no default, or a type in it is not among those that can be asked for.
     """
+    found: Any = answer
+    return _contract_of(found)
+
+
+@functools.cache
+def _contract_of(answer: Any) -> Contract:
     name = re.sub(r"[^a-zA-Z0-9_-]", "_", getattr(answer, "__name__", "answer")).lower()
     schema = freeze(_schema(answer, getattr(answer, "__name__", repr(answer))), "schema")
     return Contract(answer=answer, tool=f"answer_{name}"[:128], schema=schema)

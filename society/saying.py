@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from society.lines import Part, bounded, counted, cut, shown
+from society.lines import Part, Style, bounded, counted, cut, shown
 from society.messages import WORLD
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _reasoned(fields: dict[str, Any], letters: Letters, bound: int | None) -> li
 
 
 def _acted(fields: dict[str, Any], letters: Letters, bound: int | None) -> list[Part]:
-    style = "good" if fields["outcome"] == "done" else "bad"
+    style: Style = "good" if fields["outcome"] == "done" else "bad"
     turns = "1 turn" if fields["turns"] == 1 else f"{fields['turns']} turns"
     said = [Part(shown(fields["outcome"]), style), Part(f" after {turns}")]
     return said + ([Part(f": {cut(shown(fields['reason']), bound)}")] if fields.get("reason") else [])

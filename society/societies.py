@@ -20,6 +20,7 @@ import trio
 from society import story
 from society.agent import Agent
 from society.barrier import Closed, RoundInProgress, effects
+from society.budget import Budget
 from society.collector import paused
 from society.conditions import compile_until
 from society.declare import declaration
@@ -41,6 +42,7 @@ from society.gate import Gate
 from society.limits import Limits
 from society.meaning import meaning_in_python
 from society.members import Members
+from society.models import named_models
 from society.neighbors import topology_by_name
 from society.outcomes import LASTING, Past, finished, outcome_after, past
 from society.policy import Policy
@@ -50,11 +52,12 @@ from society.retelling import forked_events, retold
 from society.rounds import RoundUnderWay, where_raised
 from society.run_result import RunResult
 from society.snapshot import Snapshot
+from society.spending import total
 from society.state import State, Terms, first_state
 from society.survival import Keeping, journaled
 from society.telling import Telling
 from society.trace import Trace
-from society.values import EMPTY, Value, freeze
+from society.values import Value, freeze
 from society.views import Agents, Counts, SharedValues, View
 
 Measure = Callable[[View], Any]
@@ -71,6 +74,8 @@ class AsyncSociety:
         hosts: One host for all, or by agent's name a host or a list of hosts.
         shared: By key, a `Shared` or a plain value.
         limits: Bounds for the whole society.
+        model: What agents ask, anything with `async def reply(request)`; or several of them by name.
+        budget: How much all of them may use; judged after each round, whose end it makes the run's.
         policy: Rules for everyone; an agent's own add up with it.
         parameters: What ticks see as `tick.parameters`.
         topology: Who is next to whom: by agent's name, the names of its neighbors; a graph of networkx whose nodes are
@@ -114,7 +119,7 @@ class AsyncSociety:
         on_error: str = "stop",
         until: Callable[[Any], Any] | str | None = None,
         quiet: bool = False,
-        budget: Any = None,
+        budget: Budget | None = None,
         approver: Any = None,
         asker: Any = None,
         behaviors: Iterable[Callable[..., Any]] = (),
@@ -139,6 +144,8 @@ class AsyncSociety:
         self.approver = approver
         self.asker = asker
         self._declared_agents = tuple(agents)
+        self.budget = budget
+        self._models = named_models(model, budget, self._declared_agents)
         self._shared = declared_shared(shared or {})
         self._parameters = frozen_parameters(parameters)
         if isinstance(until, str):
@@ -317,6 +324,10 @@ class AsyncSociety:
             parked=self._parked,
             replaying=self._replaying is not None,
         )
+        if self._models or self._replaying is not None:
+            from society.asking import Asking
+
+            gate.asking = Asking(gate, self._models)
         end = None
         try:
             with trio.CancelScope() as self._scope:
@@ -593,10 +604,19 @@ class AsyncSociety:
             max_ticks=max_ticks,
             until=lambda: self._until is not None and looked_at("until", self._until, self.view()) is True,
             quiet=self._quiet,
+            budget=self._used_up(),
             events_to_come=any(round > self.state.round for round in self._events),
         )
 
+    def _used_up(self) -> str | None:
+        """Return which bound of the society's budget is reached; judged at the barrier, as all share it (L6)."""
+        if self.budget is None:
+            return None
+        spent = total(self.state.spent.values())
+        return self.budget.spent_by(spent, spent.nano_usd)
+
     def _result(self, end: End) -> RunResult:
+        spent = total(self.state.spent.values())
         return RunResult(
             outcome=end.outcome,
             reason=end.reason,
@@ -605,8 +625,8 @@ class AsyncSociety:
             metrics=self.metrics,
             measured=lambda: self.measures,
             tell=(lambda: self.trace) if self._telling.keep else _nothing,
-            usage=EMPTY,
-            cost_usd=None,
+            usage=spent.usage,
+            cost_usd=spent.cost_usd,
             in_doubt=tuple(self.state.doubts.values()),
         )
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import trio
 
@@ -42,7 +42,10 @@ from society.state import Action
 from society.values import FrozenDict, Unperceived, Value, freeze, freeze_items
 
 if TYPE_CHECKING:
+    from society.acts import ActResult
     from society.snapshot import Member, Snapshot
+
+Answer = TypeVar("Answer")
 
 _current_task: Final = trio.lowlevel.current_task
 _FRESH: Final = "0"
@@ -338,6 +341,50 @@ class Tick:
         entry = self._ask("delegate", f"sub-agent {subagent}")
         entry.order = order(entry.at)
         return self._crossing(entry, self._snapshot.gate.delegate(self, entry, subagent, frozen))
+
+    def reason(
+        self,
+        answer: type[Answer],
+        question: str,
+        using: Mapping[str, Any] | None = None,
+        *,
+        system: str | None = None,
+        model: str | None = None,
+        max_tokens: int = 1024,
+    ) -> Coroutine[Any, Any, Answer]:
+        """Ask the model for an instance of an attrs class; where it is silent or a field cannot be read, its defaults hold.
+
+        Args:
+            using: What the question is about, by name.
+            model: Which of the society's models; the agent's own where None.
+        """
+        asking = self._snapshot.gate.models(self)
+        asked = asking.question(answer, question, using, system, model, max_tokens)
+        entry = self._ask("reason", "an answer of the model")
+        return self._crossing(entry, asking.reason(self, entry, asked))
+
+    def act(
+        self,
+        prompt: str | None,
+        *,
+        tools: Sequence[str] = (),
+        system: str | None = None,
+        max_tokens: int = 4096,
+        max_turns: int = 20,
+        model: str | None = None,
+        messages: Sequence[Any] = (),
+    ) -> Coroutine[Any, Any, ActResult]:
+        """Let the model work with tools until it is done or a guard ends it; never raises for what the model does.
+
+        Args:
+            prompt: What the user says; `None` to go on with `messages` as they are.
+            tools: Names or globs: tools of the agent's hosts, and the society's own, `society__*`.
+            messages: A history of whole exchanges, such as an earlier result's.
+        """
+        asking = self._snapshot.gate.models(self)
+        job = asking.job(prompt, messages, tools, system, max_tokens, max_turns, model)
+        entry = self._ask("act", "an agent loop")
+        return self._crossing(entry, asking.act(self, entry, job))
 
     async def _gathered(self, crossings: Sequence[Awaitable[Any]]) -> list[Any]:
         results: list[Any] = [None] * len(crossings)

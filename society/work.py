@@ -30,7 +30,7 @@ from society.errors import (
 )
 from society.host import SubAgent, Tool, called
 from society.permit import CurrentAction
-from society.records import Answer, Approval, Delegation, Denial, Intent, Read, Result, order
+from society.records import Act, Answer, Approval, Delegation, Denial, Intent, Model, Read, Reason, Result, order
 from society.slots import AllGivenUp, Place
 from society.tick import Tick
 from society.values import NO_ANSWER, NOT_EXECUTED, WAIT, Value, freeze, plain
@@ -306,9 +306,12 @@ class Work:
         try:
             place = await (gate.subagents if self.opaque else gate.tools).acquire()
         except AllGivenUp as gone:
+            if attempt == 1:
+                gate.keep(tick, self._intent(attempt))  # so that the trace has it, like every action
             return self._result("not_executed" if attempt == 1 else "in_doubt", why=str(gone))
         scope: trio.CancelScope | None = None
         token: Token[Any] | None = None
+        permit: permits.Permit | None = None
         try:
             gate.keep(tick, self._intent(attempt))
             if gate.journal is not None:
@@ -320,7 +323,7 @@ class Work:
                 self.id, tick._member.agent.name, tick._snapshot.round, attempt, place_in_round, gate.run_id
             )
             place.on_late = self._came_late
-            permit = permits.give(action, name, self.arguments, place)
+            permit = permits.give(action, name, self.arguments, place, self.judged)
             token = permits.current.set(action)
             if timeout is None:
                 value = await self.host.invoke(name, self.arguments, permit)
@@ -343,8 +346,9 @@ class Work:
                 return self._result("in_doubt", why="no answer in time", timed_out=True)
             return self._result("failed", value=failure(error), settled=settled)
         finally:
-            if token is not None:
+            if token is not None and permit is not None:
                 permits.current.reset(token)
+                permits.void(permit)
             place.release()
         # A function that turned its cancellation into a return value is no proof of anything.
         if scope is not None and (scope.cancelled_caught or (scope.cancel_called and place.interruptible)):
@@ -462,6 +466,12 @@ def told(record: Any) -> str:
             return (
                 f"delegate({record.subagent!r}, {plain(record.payload)!r}) → {record.ending} {plain(record.result)!r}"
             )
+        case Model():
+            return f"model request {record.request}"
+        case Reason():
+            return f"reason({record.question!r}) → {plain(record.answer)!r}"
+        case Act():
+            return f"act → {record.outcome} after {record.turns} turns"
         case Intent() | Denial() | Approval():
             return f"{record.tool}({plain(record.arguments)!r})"
     return type(record).__name__.lower()

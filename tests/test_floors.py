@@ -23,9 +23,9 @@ FLOORS = (
     "barrier catalog checkpoint codec declare declaring draw expressions fingerprint grids judge lattice loop "
     "memory merge neighbors outcomes reason render replaying replies report results retelling review saying setting "
     "spending state story structure summary tables tally telling toml_text toolschema views wire",
-    "acts anthropic_model approving budget codefile collector comparing conditions entry environment file_store files gate host "
+    "acts anthropic_model approving asking budget codefile collector comparing conditions entry environment file_store files gate host "
     "load members memory_store models onward permit populate references reruns rounds run_folder run_lock run_result "
-    "scenario shelf signals slots snapshot societies sqlite_store server_process store survival sync tick topology trace "
+    "scenario shelf signals slots snapshot societies sqlite_store server_process store survival sync tick toolbox topology trace "
     "whereabouts width work",
     "__init__ __main__ cli commands testing view",
 )

@@ -41,6 +41,8 @@ class Tool:
     """Seconds; the society's `tool_timeout` where None."""
     thread: bool = True
     """A plain function runs in a worker thread; otherwise where it stands, for quick, pure ones."""
+    loop: str | None = None
+    """`"asyncio"`: it is called and awaited in an asyncio loop of its host; None: in trio."""
     awaited: bool = attrs.field(init=False)
     """It is an `async` function."""
 
@@ -95,6 +97,10 @@ class AsyncHost:
         """`approver(request)`, plain or async; only `True` approves."""
         self.asker = asker
         """`asker(question)`, plain or async: a person who answers."""
+        self._asyncio: Any = None
+
+    source = "a host of its own functions"
+    """Where its tools come from, in a few words, for errors."""
 
     def sensor(self, name: str, *, thread: bool = True) -> Callable[[Function], Function]:
         """Register a function without arguments that returns what it perceives."""
@@ -114,6 +120,7 @@ class AsyncHost:
         reads_only: bool = False,
         timeout: float | None = None,
         thread: bool = True,
+        loop: str | None = None,
     ) -> Callable[[Function], Function]:
         """Register a tool.
 
@@ -123,7 +130,10 @@ class AsyncHost:
             reads_only: It has no effect at all; its calls overlap within a tick.
             timeout: Seconds, instead of the society's `tool_timeout`.
             thread: False calls a plain function where it stands: for quick, pure ones.
+            loop: `"asyncio"` for a function that awaits asyncio (aiohttp, asyncpg): it runs in an asyncio loop of this host.
         """
+        if loop not in (None, "asyncio"):
+            raise ScenarioError(f'tool {name!r}: a loop is "asyncio", or left out for trio, not {loop!r}.')
         if timeout is not None and not 0 < timeout < float("inf"):
             raise ScenarioError(f"tool {name!r}: a timeout is a number of seconds above 0, not {timeout!r}.")
 
@@ -136,6 +146,7 @@ class AsyncHost:
                 reads_only=reads_only,
                 timeout=timeout,
                 thread=thread,
+                loop=loop,
             )
             return function
 
@@ -185,14 +196,24 @@ class AsyncHost:
         Raises:
             PermitError: There is no permit, or it is spent, forged, or for another action.
         """
-        place = permits.check(permit, tool, arguments).place
+        granted = permits.check(permit, tool, arguments)
+        place = granted.place
         found = self.tools.get(tool)
         if found is None:
             raise ScenarioError(f"tool {tool!r} is not on this host.{suggestion(tool, self.tools)}")
+        if found.loop is not None:
+            return self._in_asyncio(found.function, place, **plain(granted.arguments))
         if not found.awaited:
-            return called(found.function, place, found.thread, **plain(arguments))
+            return called(found.function, place, found.thread, **plain(granted.arguments))
         place.began = True
-        return found.function(**plain(arguments))  # type: ignore[no-any-return]
+        return found.function(**plain(granted.arguments))  # type: ignore[no-any-return]
+
+    def _in_asyncio(self, function: Callable[..., Any], place: Place, /, **arguments: Any) -> Awaitable[Any]:
+        if self._asyncio is None:
+            from society.asyncio_loop import AsyncioLoop
+
+            self._asyncio = AsyncioLoop()
+        return self._asyncio.call(function, place, **arguments)  # type: ignore[no-any-return]
 
     async def perceive(self, sensor: str, place: Place) -> Any:
         """Return what a sensor returns now."""
@@ -200,7 +221,7 @@ class AsyncHost:
         return await called(found.function, place, found.thread)
 
 
-async def called(function: Callable[..., Any], place: Place, thread: bool, *args: Any, **named: Any) -> Any:
+async def called(function: Callable[..., Any], place: Place, thread: bool, /, *args: Any, **named: Any) -> Any:
     """Call a function the way it wants to be called, in a place that it holds until it has really ended."""
     if thread and not is_async(function):
         result = await place.run_in_thread(function, *args, **named)
@@ -236,7 +257,7 @@ def join(hosts: Sequence[Any], agent: str) -> Desk:
         ScenarioError: Two hosts offer one name; it is never the first that wins in silence.
     """
     desk = Desk(tuple(hosts), {}, {}, {}, {})
-    for number, host in enumerate(hosts):
+    for host in hosts:
         for what, registered, joined in (
             ("tool", host.tools, desk.tools),
             ("sensor", host.sensors, desk.sensors),
@@ -245,9 +266,20 @@ def join(hosts: Sequence[Any], agent: str) -> Desk:
         ):
             for name, found in registered.items():
                 if name in joined:
-                    raise ScenarioError(
-                        f"agent {agent!r}: the {what} {name!r} is offered by two of its hosts "
-                        f"(the {number + 1}. and an earlier one); rename one of them."
-                    )
+                    raise ScenarioError(_twice(agent, what, name, hosts))
                 joined[name] = host if what == "sensor" else (host, found)
     return desk
+
+
+def _twice(agent: str, what: str, name: str, hosts: Sequence[Any]) -> str:
+    """Return the sentence that names all hosts of an agent that offer one name."""
+    offered = {"tool": "tools", "sensor": "sensors", "sub-agent": "subagents", "reconciler": "reconcilers"}[what]
+    sources = [
+        f"host {number + 1} ({getattr(host, 'source', type(host).__name__)})"
+        for number, host in enumerate(hosts)
+        if name in getattr(host, offered)
+    ]
+    return (
+        f"agent {agent!r}: the {what} {name!r} is offered by {len(sources)} of its hosts: {', '.join(sources)}. "
+        "It is never the first that wins; rename all but one."
+    )

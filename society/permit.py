@@ -13,9 +13,9 @@ import attrs
 import msgspec
 
 from society.draw import idempotency_key
-from society.errors import PermitError
+from society.errors import PermitError, ValueRefused
 from society.slots import Place
-from society.values import Value
+from society.values import Value, freeze
 
 _GATE: Final = object()
 _encode = msgspec.json.Encoder().encode
@@ -57,58 +57,87 @@ def current_action() -> CurrentAction:
 
 
 class Permit:
-    """Leave for one action. It cannot be made, copied or stored; the gate gives it to the host that is called."""
+    """Leave for one action. It cannot be made, copied, changed or stored; the gate gives it to the host that is called."""
 
-    __slots__ = ("_spent", "action", "arguments", "place", "tool")
+    __slots__ = ("action", "arguments", "place", "tool")
+
+    action: CurrentAction
+    tool: str
+    arguments: Value
+    """What was judged and approved: what is sent is this, not what is presented with the permit."""
+    place: Place
 
     def __init__(self, gate: object, action: CurrentAction, tool: str, arguments: Value, place: Place) -> None:
         if gate is not _GATE:
             raise PermitError(tool, "a permit that was not given by the gate")
-        self.action = action
-        self.tool = tool
-        self.arguments = arguments
-        self.place = place
-        self._spent = False
-
-    def spend(self, tool: str, arguments: Value) -> None:
-        """Use the permit up for calling `tool` with `arguments`.
-
-        Raises:
-            PermitError: It is spent, or it is for another action.
-        """
-        if self._spent:
-            raise PermitError(tool, "this permit was used before; each is good for one call")
-        if tool != self.tool:
-            raise PermitError(tool, f"this permit is for {self.tool!r}")
-        # Compared as they are written: 1, 1.0 and true are equal to Python, but not the same arguments.
-        if arguments is not self.arguments and _encode(arguments) != _encode(self.arguments):
-            raise PermitError(tool, "this permit is for other arguments")
-        self._spent = True
+        put = object.__setattr__
+        put(self, "action", action)
+        put(self, "tool", tool)
+        put(self, "arguments", arguments)
+        put(self, "place", place)
 
     def _refuse(self, *_: object) -> NoReturn:
-        raise PermitError(self.tool, "a permit cannot be copied or stored")
+        raise PermitError(getattr(self, "tool", "?"), "a permit cannot be copied, changed or stored")
 
-    __copy__ = __deepcopy__ = __reduce__ = _refuse
-    __reduce_ex__ = _refuse
+    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __setattr__ = __delattr__ = _refuse
 
 
-def give(action: CurrentAction, tool: str, arguments: Value, place: Place) -> Permit:
-    """Give a permit. Called by the gate alone."""
-    return Permit(_GATE, action, tool, arguments, place)
+_live: Final[dict[Permit, bytes]] = {}
+"""Permits that were given and are not used up, each with its arguments as they were written when they were judged.
+
+A permit is good because it stands here, not because of anything in it, so there is nothing to forge.
+"""
+
+
+def written(arguments: Value) -> bytes:
+    """Return arguments as they are compared: 1, 1.0 and true are equal to Python, but not the same arguments."""
+    return _encode(arguments)
+
+
+def give(action: CurrentAction, tool: str, arguments: Value, place: Place, judged: bytes | None = None) -> Permit:
+    """Give a permit. Called by the gate alone.
+
+    Args:
+        judged: The arguments as they were `written` before they were judged; as they are now where None.
+    """
+    permit = Permit(_GATE, action, tool, arguments, place)
+    _live[permit] = written(arguments) if judged is None else judged
+    return permit
+
+
+def void(permit: Permit) -> None:
+    """Take a permit back: its action has ended, whether the host used it or not."""
+    _live.pop(permit, None)
 
 
 def check(permit: Any, tool: str, arguments: Value) -> Permit:
-    """Return the permit, spent, or refuse.
+    """Return the permit, spent, or refuse. What is called next is called with the permit's own arguments.
 
     Raises:
-        PermitError: It is missing, forged, used, or for something else.
+        PermitError: It is missing, forged, used, or for something else; unless it is used up, it stays good.
     """
     if type(permit) is not Permit:
         raise PermitError(
             tool, "called without a permit" if permit is None else "called with something that is no permit"
         )
-    try:
-        permit.spend(tool, arguments)
-    except AttributeError as unmade:  # made by `object.__new__`: no gate ever saw it
-        raise PermitError(tool, "called with a forged permit") from unmade
+    judged = _live.get(permit)
+    if judged is None:
+        raise PermitError(tool, "this permit was used before, or its action has ended, or no gate gave it")
+    if tool != permit.tool:
+        raise PermitError(tool, f"this permit is for {permit.tool!r}")
+    if not _same(arguments, permit.arguments, judged):
+        raise PermitError(tool, "this permit is for other arguments")
+    if _live.pop(permit, None) is None:  # of two threads that got this far, one is first
+        raise PermitError(tool, "this permit was used before; each is good for one call")
     return permit
+
+
+def _same(presented: Value, permitted: Value, judged: bytes) -> bool:
+    """Return whether what is presented, and what the permit holds, are what was judged."""
+    if presented is not permitted:
+        try:
+            if written(freeze(presented)) != judged:
+                return False
+        except ValueRefused:
+            return False  # NaN is written like None, and bytes like a text: what is no value is never the same
+    return written(permitted) == judged

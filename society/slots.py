@@ -10,6 +10,7 @@ Does not know: what is called.
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import threading
 from collections import OrderedDict
@@ -132,7 +133,7 @@ class Place:
             slots, self._slots = self._slots, None
             slots._put_back()
 
-    async def run_in_thread(self, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    async def run_in_thread(self, function: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
         """Run a plain function in a worker thread. When cancelled, the thread is given up and keeps this place."""
         assert self._slots is not None
         self.interruptible = False
@@ -147,14 +148,14 @@ class Place:
                 if given_up:
                     return None  # given up before it began: the function is never called
                 self.began = True
-            result: outcome.Outcome[Any] = outcome.capture(function, *args, **named)
+            result: outcome.Outcome[Any] = outcome.capture(functools.partial(function, *args, **named))
             with lock:
                 came = result
                 late = given_up
             if not late:
                 return result  # unwrapped outside: what a plain function returns may be something to await
             with contextlib.suppress(trio.RunFinishedError):  # the journal's intent stands, and resume settles it
-                token.run_sync_soon(self._came_back, result)
+                token.run_sync_soon(self.came_back, result)
             return None
 
         try:
@@ -164,18 +165,24 @@ class Place:
                 given_up = True
                 began, result = self.began, came
             if began and self._slots is not None:
-                self._in_thread = True
-                self._slots._give_up()
+                self.give_up()
                 if result is not None:
-                    self._came_back(result)
+                    self.came_back(result)
             raise
         assert ended is not None
         return ended.unwrap()
 
-    def _came_back(self, result: outcome.Outcome[Any]) -> None:
+    def give_up(self) -> None:
+        """Note that nobody waits any more for what runs here; it keeps this place until it has come back."""
+        assert self._slots is not None
+        self._in_thread = True
+        self._slots._give_up()
+
+    def came_back(self, result: outcome.Outcome[Any] | None) -> None:
+        """Take what was given up and has ended, in the event loop; with its result, where that is proof of anything."""
         assert self._slots is not None
         slots, self._slots = self._slots, None
         slots.given_up -= 1
         slots._put_back()
-        if self.on_late is not None:
+        if self.on_late is not None and result is not None:
             self.on_late(result)

@@ -187,7 +187,7 @@ def freeze_items(items: dict[str, Any], path: str) -> FrozenDict:
         kind = type(value)
         if (kind is not str or not value.isascii()) and kind is not bool and value is not None:
             items[key] = freeze(value, f"{path}.{key}") if kind is int else _frozen(value, f"{path}.{key}", 1)
-        if not key.isascii():
+        if type(key) is not str or not key.isascii():
             return _frozen_dict(items, path, 0)
     return FrozenDict(items)
 

@@ -172,7 +172,8 @@ def _whole(scenario: Scenario) -> tuple[bytes, dict[str, bytes]]:
     outside = max((_ups(one.name) for one in inputs), default=0)
     home = Path(*scenario.folder.parts[len(scenario.folder.parts) - outside :]) if outside else Path()
     moved = {
-        path_text(setting): Path(os.path.relpath(path, scenario.folder)).as_posix()
+        # Settings name the tables of a list by their numbers.
+        path_text(tuple(map(str, setting))): Path(os.path.relpath(path, scenario.folder)).as_posix()
         for setting, path in scenario.absolute.items()
     }
     settings = {**scenario.settings, **moved}

@@ -18,7 +18,7 @@ import attrs
 from society.codec import Scan, scan
 from society.lines import Line, Part, bounded, counted, shown
 from society.onward import onward
-from society.records import Approval, Answer, Crossing, End, Intent, Result
+from society.records import Answer, Approval, Crossing, End, Intent, Result
 from society.reruns import Standing, standing
 from society.trace import Trace
 

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 from tests.stories import event, incident, send, trace
 
 ROOT = Path(__file__).parent.parent
+ELSEWHERE = tempfile.TemporaryDirectory()
 HOSTILE = "x [/] [/INST] [bold]loud[/bold] [red] arr[0] [link=file] \\[ :smile:"
 
 SWAP = """
@@ -57,6 +59,7 @@ def environment(**more: str) -> dict[str, str]:
 def society(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     environ = environment(**options.pop("environ", {}))
+    options.setdefault("cwd", ELSEWHERE.name)  # where the runs are kept that are not told where to go
     command = [sys.executable, "-m", "society", *map(str, arguments)]
     return subprocess.run(
         command, capture_output=True, encoding="utf-8", env=environ, timeout=60, stdin=subprocess.DEVNULL, **options
@@ -285,6 +288,7 @@ def started(file: Path, *options: object) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         encoding="utf-8",
         env=environment(),
+        cwd=file.parent,
     )
     for _ in range(500):
         if (file.parent / "begun").exists():
@@ -294,7 +298,7 @@ def started(file: Path, *options: object) -> subprocess.Popen[str]:
     raise AssertionError(process.communicate())
 
 
-BEGUN = "import pathlib, time\ndef begun(): (pathlib.Path(__file__).parent / 'begun').touch()\n"
+BEGUN = "import pathlib, time\ndef begun(): pathlib.Path('begun').touch()\n"
 ASLEEP = BEGUN + (
     "@host.tool('slow')\nasync def slow(): begun(); await trio.sleep(60)\n"
     "async def live(tick): await tick.call('slow')\n"
@@ -342,6 +346,7 @@ def test_a_terminal_has_its_cursor_back_whatever_ended_the_run(tmp_path: Path) -
         stdout=theirs,
         stderr=theirs,
         env=environment(TERM="xterm", COLUMNS="20"),
+        cwd=tmp_path,
     )
     os.close(theirs)
     seen = b""

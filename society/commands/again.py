@@ -6,6 +6,7 @@ Does not know: how records become a run again.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -64,10 +65,8 @@ def _people(approve: Any, scenario: Any, store: Any, screen: Screen) -> dict[str
     from society.whereabouts import whereabouts
 
     if approve is None:
-        try:
+        with suppress(JournalDamaged):  # it is cut off, or told, by what follows
             approve = "wait" if whereabouts(store.read()).waiting else None
-        except JournalDamaged:
-            pass  # cut off, or told, by what follows
     return people(approve, scenario.every_host, screen)
 
 

@@ -122,9 +122,12 @@ def verify(*files: Path, json: Json = False, screen: OnScreen) -> Verdict:
         screen.document(msgspec.json.encode(found) + b"\n")
     else:
         for one in found:
-            screen.tell(str(one["fault"]) if "fault" in one else f"{one['digest']}  {one['file']}")
+            if "fault" in one:
+                screen.say(one["fault"], "bad")
+                continue
+            screen.tell(f"{one['digest']}  {one['file']}")
             if one.get("torn"):
-                screen.tell(f"{one['file']}: {one['torn']}; the run goes on, or was killed.")
+                screen.say(f"{one['file']}: {one['torn']}; the run goes on, or was killed.")
     if damaged:
         return Verdict(FAILED, f"{damaged} of {counted(len(found), 'file')} damaged")
     return Verdict(DONE, f"{len(found)} trace{'s are' if len(found) != 1 else ' is'} whole")

@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from society.societies import AsyncSociety as AsyncSociety
     from society.societies import Society as Society
     from society.sqlite_store import SqliteStore as SqliteStore
+    from society.sweeping import sweep as sweep
     from society.trace import Trace as Trace
     from society.values import NO_ANSWER as NO_ANSWER
     from society.values import NOT_EXECUTED as NOT_EXECUTED
@@ -125,6 +126,7 @@ _PLACES = {
     "run_result": ("RunResult",),
     "societies": ("AsyncRuntime", "AsyncSociety", "Society"),
     "sqlite_store": ("SqliteStore",),
+    "sweeping": ("sweep",),
     "trace": ("Trace",),
     "values": ("NOT_EXECUTED", "NO_ANSWER", "UNKNOWN", "WAIT", "plain", "unstructure"),
 }

@@ -15,7 +15,7 @@ from typing import Any
 
 from cyclopts import App, CycloptsError, Parameter
 
-from society.commands import again, approve, check, compare, run, shelf, trace
+from society.commands import again, approve, check, compare, run, shelf, sweep, trace
 from society.errors import (
     AsyncToolRefused,
     ReplayDivergence,
@@ -54,6 +54,7 @@ app.command(again.fork)
 app.command(approve.approve)
 app.command(check.check)
 app.command(compare.compare)
+app.command(sweep.sweep)
 app.command(trace.app)
 app.command(shelf.list_, name="list")
 app.command(shelf.new)

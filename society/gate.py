@@ -17,7 +17,6 @@ import trio
 
 from society.entry import Entry, in_order, where_never_awaited
 from society.errors import (
-    BehaviorError,
     ReplayDivergence,
     ScenarioError,
     ToolFailed,
@@ -25,7 +24,7 @@ from society.errors import (
     described,
     suggestion,
 )
-from society.host import SubAgent, Tool, called
+from society.host import SubAgent, Tool, called, explained
 from society.limits import Limits
 from society.records import Answer, Crossing, Delegation, Late, Read
 from society.slots import AllGivenUp, Slots
@@ -213,7 +212,7 @@ class Gate:
             unknown = f"it returned no value: {refused.path}: {refused.found}"
         except BaseException as error:
             await let_through(error)
-            kind, message = described(error)
+            kind, message = described(explained(error, name))
             unknown = f"{kind}: {message}" if message else kind
         finally:
             place.release()
@@ -263,11 +262,6 @@ class Gate:
                     break
                 unbegun = unbegun or (other.order < entry.order and not other.begun)
             if blocker is not None:
-                if blocker.task is entry.task:
-                    raise BehaviorError(
-                        f"{entry.what} was called from inside {blocker.what} of the same tick, which waits for it for ever. "
-                        "Tools cannot call tools; use a sub-agent."
-                    )
                 if blocker.done is None:
                     blocker.done = trio.Event()
                 await blocker.done.wait()

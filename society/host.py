@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import attrs
 
 from society import permit as permits
-from society.errors import ScenarioError, suggestion
+from society.errors import AsyncioNeeded, ScenarioError, leaves, suggestion
 from society.slots import Place
 from society.values import plain
 
@@ -235,6 +235,17 @@ async def called(function: Callable[..., Any], place: Place, thread: bool, /, *a
     return result
 
 
+def explained(error: BaseException, name: str) -> BaseException:
+    """Return an error that says what to do, where a function awaited asyncio inside trio; else the error as it is."""
+    for leaf in leaves(error):
+        said = str(leaf)
+        if (isinstance(leaf, RuntimeError) and "no running event loop" in said) or (
+            isinstance(leaf, TypeError) and "some other framework like asyncio" in said
+        ):
+            return AsyncioNeeded(name, said.splitlines()[0])
+    return error
+
+
 @attrs.frozen
 class Desk:
     """All that one agent reaches through its hosts, joined."""
@@ -279,7 +290,8 @@ def _twice(agent: str, what: str, name: str, hosts: Sequence[Any]) -> str:
         for number, host in enumerate(hosts)
         if name in getattr(host, offered)
     ]
+    count = {2: "two", 3: "three"}.get(len(sources), len(sources))
     return (
-        f"agent {agent!r}: the {what} {name!r} is offered by {len(sources)} of its hosts: {', '.join(sources)}. "
+        f"agent {agent!r}: the {what} {name!r} is offered by {count} of its hosts: {', '.join(sources)}. "
         "It is never the first that wins; rename all but one."
     )

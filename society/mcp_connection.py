@@ -207,7 +207,13 @@ class Connection:
                     except (trio.BrokenResourceError, trio.ClosedResourceError):
                         return  # it does not read any more; that it has gone is seen at its output
 
-        async with started(command, env=env, cwd=None if cwd is None else Path(cwd)) as process:
+        async with (
+            arrive,
+            arrived,
+            leave,
+            leaving,
+            started(command, env=env, cwd=Path(cwd) if cwd else None) as process,
+        ):
             self._process = process
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(read)

@@ -133,9 +133,8 @@ class AsyncMCPHost:
     @property
     def source(self) -> str:
         """Where it is, in a few words."""
-        if self._far.command is not None:
-            return " ".join(self._far.command)
-        return self._far.url or "in this process"
+        where = " ".join(self._far.command) if self._far.command is not None else self._far.url or "in this process"
+        return f"server {self.name}: {where}"
 
     @property
     def digest(self) -> str:

@@ -28,7 +28,7 @@ from society.errors import (
     described,
     leaves,
 )
-from society.host import SubAgent, Tool, called
+from society.host import SubAgent, Tool, called, explained
 from society.permit import CurrentAction
 from society.records import Act, Answer, Approval, Delegation, Denial, Intent, Model, Read, Reason, Result, order
 from society.slots import AllGivenUp, Place
@@ -344,7 +344,7 @@ class Work:
                 raise
             if scope is not None and scope.cancel_called:
                 return self._result("in_doubt", why="no answer in time", timed_out=True)
-            return self._result("failed", value=failure(error), settled=settled)
+            return self._result("failed", value=failure(explained(error, self.tool.name)), settled=settled)
         finally:
             if token is not None and permit is not None:
                 permits.current.reset(token)

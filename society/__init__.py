@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from society.memory_store import MemoryStore as MemoryStore
     from society.messages import Message as Message
     from society.messages import Receipt as Receipt
+    from society.model_agent import ModelAgent as ModelAgent
     from society.models import ScriptedModel as ScriptedModel
     from society.permit import current_action as current_action
     from society.policy import Policy as Policy
@@ -116,6 +117,7 @@ _PLACES = {
     "mcp_host": ("AsyncMCPHost", "connect_async"),
     "memory_store": ("MemoryStore",),
     "messages": ("Message", "Receipt"),
+    "model_agent": ("ModelAgent",),
     "models": ("ScriptedModel",),
     "permit": ("current_action",),
     "policy": ("Policy", "allow", "approve", "deny", "never"),

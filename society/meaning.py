@@ -45,6 +45,8 @@ def meaning_in_python(
     for agent in agents:
         if agent.policy.rules or agent.policy.default != "allow":
             meaning |= _policy(f"agents.{agent.name}.policy", agent.policy)
+        told = getattr(agent.behavior, "meaning", {})  # of one that a model drives
+        meaning |= {f"agents.{agent.name}.{key}": value for key, value in told.items()}
     if until is not None:
         meaning["until"] = _condition(until)
     if quiet:

@@ -62,6 +62,8 @@ class Members:
                 raise ScenarioError(
                     f"agent {name!r} observes {sensor!r}, which none of its hosts has.{suggestion(sensor, desk.sensors)}"
                 )
+        if (check := getattr(agent.behavior, "check", None)) is not None:
+            check(desk, name)  # a model-driven one names its tools
         names = Names(shared=self._keys, sensors=tuple(desk.sensors))
         policy = compiled(self.policy + agent.policy, names)
         judge = Judge(policy) if policy.rules or policy.default != "allow" else None

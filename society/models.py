@@ -159,6 +159,9 @@ def named_models(model: Any, budget: Budget | None, agents: Sequence[Agent]) -> 
         ScenarioError: One of them is no model, or has no price where a budget is in dollars.
     """
     if model is None:
+        for agent in agents:
+            if agent.model is not None or getattr(agent.behavior, "asks", False):
+                chosen({}, agent.model, agent.name)
         return {}
     found: dict[str, Model] = dict(model) if isinstance(model, Mapping) else {ONLY: model}
     in_dollars = [f"agent {agent.name!r}" for agent in agents if agent.budget is not None and agent.budget.usd]
@@ -172,6 +175,9 @@ def named_models(model: Any, budget: Budget | None, agents: Sequence[Agent]) -> 
                 f"model {name!r}: its price is not known, and the budget of {in_dollars[0]} is in dollars: add it to the "
                 "price table, or bound tokens."
             )
+    for agent in agents:
+        if agent.model is not None or getattr(agent.behavior, "asks", False):
+            chosen(found, agent.model, agent.name)
     return found
 
 

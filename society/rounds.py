@@ -208,7 +208,7 @@ class RoundUnderWay:
                 await begun[1]
             else:
                 member = tick._member
-                if member.agent.observe:
+                if member.agent.observe and (not member.sleeps or tick._inbox or tick._receipts):
                     await self._observe(tick, member.agent.observe)
                 tick._plain = member.calls_plain
                 awaitable = member.agent.behavior(tick)

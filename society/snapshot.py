@@ -36,10 +36,13 @@ class Member:
     """Its behavior is a plain function, where nothing can be awaited."""
     plain: bool = attrs.field(init=False)
     """It is called where it stands, without a task of its own."""
+    sleeps: bool = attrs.field(init=False)
+    """Without messages or receipts it does nothing, so that its sensors need not be read."""
 
     def __attrs_post_init__(self) -> None:
         self.calls_plain = not is_async(self.agent.behavior)
         self.plain = self.calls_plain and not self.agent.observe
+        self.sleeps = getattr(self.agent.behavior, "wake", None) == "inbox"
 
 
 @attrs.define
@@ -63,5 +66,6 @@ class Snapshot:
         self.births[id(described)] = described, agent
 
     def effects(self, tick: Tick) -> list[Action]:
-        """Return the actions that a tick has started so far."""
-        return effects(tick.records)
+        """Return the actions that a tick has started so far and that are not in flight: those are not in doubt yet."""
+        flying = {entry.at for entry in tick.flying}
+        return effects([record for record in tick.records if record.at not in flying] if flying else tick.records)

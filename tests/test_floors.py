@@ -20,11 +20,11 @@ ROOT = Path(__file__).parents[1] / "society"
 
 FLOORS = (
     "agent errors exit_codes limits lines locate messages policy records shared values",
-    "barrier catalog checkpoint codec declare declaring draw expressions fingerprint grids judge lattice loop "
+    "barrier briefing catalog checkpoint codec declare declaring draw expressions fingerprint grids judge lattice loop "
     "memory merge neighbors outcomes reason render replaying replies report results retelling review saying setting "
     "spending state story structure summary tables tally telling toml_text toolschema views wire",
     "acts anthropic_model approving asking budget codefile collector comparing conditions entry environment file_store files gate host "
-    "load members memory_store models onward permit populate references reruns rounds run_folder run_lock run_result "
+    "load members memory_store model_agent models onward permit populate references reruns rounds run_folder run_lock run_result "
     "scenario shelf signals slots snapshot societies sqlite_store server_process store survival sync tick toolbox topology trace "
     "whereabouts width work",
     "__init__ __main__ cli commands testing view",

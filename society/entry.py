@@ -27,9 +27,11 @@ class Entry:
         "begun",
         "coroutine",
         "done",
+        "has_lane",
         "holds",
         "line",
         "order",
+        "outer",
         "person",
         "scope",
         "task",
@@ -46,6 +48,10 @@ class Entry:
         self.begun = False
         self.holds = False
         """It is the one effect of its agent that is under way (B8)."""
+        self.has_lane = False
+        """It runs code that makes crossings of its own, in a lane."""
+        self.outer: Entry | None = None
+        """The crossing in whose task it was begun."""
         self.person = False
         """It waits for a person whose answer may come in another process."""
         self.coroutine: Coroutine[Any, Any, Any] | None = None
@@ -59,18 +65,47 @@ class Entry:
         root = self.tick.root
         if root._task is None:
             root._over("has ended")
-        self.begun = True
-        self.task = _current_task()
+        task = _current_task()
+        if _under_way:
+            check_not_inside(root, self.what)
+            self.outer = _under_way.get(task)
+        self.begun, self.task, _under_way[task] = True, task, self
 
     def end(self) -> None:
         root = self.tick.root
         if self in root.entries:
             root.entries.remove(self)
+        if self.outer is not None:
+            _under_way[self.task] = self.outer
+        else:
+            _under_way.pop(self.task, None)
         self.holds = False
         if self.done is not None:
             self.done.set()
         if trio.current_effective_deadline() == float("-inf"):
             root.left = (*root.left, (trio.current_time(), self))
+
+
+_under_way: Final[dict[Any, Entry]] = {}
+"""By task, the crossing that was begun in it last."""
+
+
+def check_not_inside(root: Tick, what: str) -> None:
+    """Refuse a crossing that a tool, sensor or person makes of the tick that waits for it.
+
+    It might wait for the slot that its caller holds, and on resume, when its caller is served, nobody would ask for it.
+
+    Raises:
+        BehaviorError: This task is inside a crossing of the same tick.
+    """
+    other = _under_way.get(_current_task())
+    while other is not None:
+        if other.tick.root is root and not other.has_lane:
+            raise BehaviorError(
+                f"{what} was called from inside {other.what} of the same tick, which waits for it. "
+                "Tools cannot call tools; use a sub-agent."
+            )
+        other = other.outer
 
 
 def where_never_awaited(entries: Sequence[Entry]) -> BehaviorError:

@@ -22,7 +22,7 @@ import trio
 
 from society.agent import Agent, qualified
 from society.draw import stream
-from society.entry import Entry
+from society.entry import Entry, check_not_inside
 from society.errors import (
     PlainBehavior,
     ScenarioError,
@@ -421,6 +421,7 @@ class Tick:
         if self._plain:
             raise PlainBehavior(self._member.agent.name, crossing)
         root = self.root
+        check_not_inside(root, what)
         if root.entries is Tick.entries:
             root.records, root.entries, root.cuts = [], [], []
         if root.cuts:
@@ -452,9 +453,9 @@ class Tick:
         return left
 
     def lane(self, entry: Entry) -> Tick:
-        """Return the tick of a sub-agent that this tick delegates to."""
+        """Return the tick of code that has a lane."""
         lane = Tick(self._snapshot, self._member, self.number, self._inbox, self._receipts)
-        lane._parent, lane._prefix, lane._at = self, f"{entry.at}.", f"{entry.at}.0"
+        lane._parent, lane._prefix, lane._at, entry.has_lane = self, f"{entry.at}.", f"{entry.at}.0", True
         lane._task = _current_task()
         lane.silent = self.silent
         return lane

@@ -136,4 +136,4 @@ def _meaning(start: Start) -> dict[str, Any]:
 
 def _short(value: Any) -> str:
     text = repr(plain(value))
-    return text if len(text) <= 60 else text[:57] + "…"
+    return text if len(text) <= 120 else text[:117] + "…"

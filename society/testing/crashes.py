@@ -225,7 +225,7 @@ def _checked(told: _Told, whole: list[Any], again: _Told, store: MemoryStore, li
     """Compare a run that crashed with the one that did not; return whether doubt changed it."""
     records = list(store.read().records())
     _check_effects(records, life)
-    changed = _check_trace(told.trace, again.trace, _doubted(whole, records))
+    changed = changed_by_doubt(told.trace, whole, again.trace, records)
     if not changed and (again.outcome, again.shared) != (told.outcome, told.shared):
         raise CrashChangedRun(f"the trace is the same, the result is not: {again.shared}, not {told.shared}")
 
@@ -262,11 +262,19 @@ def _doubted(whole: list[Any], records: list[Any]) -> set[tuple[int, str]]:
     }
 
 
-def _check_trace(whole: Trace, again: Trace, doubted: set[tuple[int, str]]) -> bool:
-    """Hold two traces to each other up to the first tick with a doubt; return whether they part there.
+def changed_by_doubt(whole: Trace, whole_records: list[Any], again: Trace, records: list[Any]) -> bool:
+    """Hold two traces of a run to each other up to the first tick with a doubt; return whether they part there.
 
     Not up to the doubt itself: a tick that fails of it takes back what it said before.
+
+    Args:
+        whole, whole_records: The run that nobody killed, and its journal.
+        again, records: The run that was killed and resumed.
+
+    Raises:
+        CrashChangedRun: They part elsewhere.
     """
+    doubted = _doubted(whole_records, records)
     one, other = list(_normal(whole)), list(_normal(again))
     if one == other:
         return False

@@ -23,10 +23,11 @@ FLOORS = (
     "barrier briefing catalog checkpoint codec declare declaring draw expressions fingerprint grids judge lattice loop "
     "memory merge neighbors outcomes reason render replaying replies report results retelling review saying setting "
     "spending state story structure summary tables tally telling toml_text toolschema views wire",
-    "acts anthropic_model approving asking budget codefile collector comparing conditions entry environment file_store files gate host "
-    "load members memory_store model_agent models onward permit populate references reruns rounds run_folder run_lock run_result "
-    "scenario shelf signals slots snapshot societies sqlite_store server_process store survival sync tick toolbox topology trace "
-    "whereabouts width work",
+    "acts aio anthropic_model approving asking asyncio_loop budget codefile collector comparing conditions "
+    "connections entry environment file_store files gate host load mcp_connection mcp_host meaning members "
+    "memory_store model_agent models onward permit populate references reruns rounds run_folder run_lock run_result "
+    "scenario server_process shelf signals slots snapshot societies sqlite_store store survival sweep_table "
+    "sweep_worker sweeping sync tick toolbox topology trace whereabouts width work",
     "__init__ __main__ cli commands testing view",
 )
 FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names.split()}
@@ -94,7 +95,7 @@ def outside(name: str, *, deep: bool = False) -> set[str]:
 
 
 def floor(name: str) -> int:
-    return FLOOR[name.split(".")[0]]
+    return FLOOR.get(name.split(".")[0], 0)  # one without a floor is told once, by the test of the table
 
 
 def test_every_module_has_its_floor_and_every_floor_its_modules() -> None:
@@ -105,7 +106,7 @@ def test_every_module_has_its_floor_and_every_floor_its_modules() -> None:
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_imports_point_down(name: str) -> None:
     if name.split(".")[0] not in FLOOR:
-        pytest.skip("told by the test of the table")
+        pytest.skip("it has no floor yet")
     assert {other for other in inside(name) if floor(other) > floor(name)} == set()
 
 

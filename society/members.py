@@ -11,6 +11,7 @@ from typing import Any
 
 from society.agent import Agent, qualified
 from society.conditions import compiled
+from society.connections import is_connection
 from society.errors import ResumeRefused, ScenarioError, suggestion
 from society.expressions import Names
 from society.host import join
@@ -41,9 +42,28 @@ class Members:
         self._durable = durable
         self.desks: dict[Any, Any] = {}
         self._seats: dict[str, Member] = {}
+        self._judges: dict[Policy, Judge | None] = {}
+        """By policy: agents that are alike are judged by one."""
         self._parents: dict[str, str] = {}
-        for agent in declared:
-            self.of(agent.name)
+        self.connections = tuple(
+            {
+                id(host): host for agent in declared for host in self._hosts_of(agent, None) if is_connection(host)
+            }.values()
+        )
+        """Hosts that are opened with the run."""
+        self.seat_again()
+
+    def seat_again(self) -> None:
+        """Seat all who know what they reach: all of them once every connection is open."""
+        self.desks.clear()
+        self._seats.clear()
+        for agent in self.agents.values():
+            if all(
+                host.catalog is not None
+                for host in self._hosts_of(agent, self._parents.get(agent.name))
+                if is_connection(host)
+            ):
+                self.of(agent.name)
 
     def of(self, name: str) -> Member:
         """Return an agent with its hosts joined and its sensors found."""
@@ -86,7 +106,8 @@ class Members:
     def meaning(self) -> dict[str, Any]:
         """Return what the declared agents can reach, by key path (J7)."""
         return meaning_of_hosts(
-            self.desks.values(), ((agent.name, self.of(agent.name).desk) for agent in self._declared)
+            self.desks.values(),
+            ((name, self._seats[name].desk) for agent in self._declared if (name := agent.name) in self._seats),
         )
 
     def check_birth(self, agent: Agent, parent: str) -> None:

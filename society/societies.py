@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 import trio
 
-from society import story
+from society import connections, story
 from society.agent import Agent
 from society.barrier import Closed, RoundInProgress, effects
 from society.budget import Budget
@@ -213,7 +213,7 @@ class AsyncSociety:
             )
         self._running = True
         try:
-            return await self._run(max_ticks)
+            return await (self._connected(max_ticks) if self.members.connections else self._run(max_ticks))
         finally:
             self._running = False
 
@@ -265,7 +265,8 @@ class AsyncSociety:
     def stats(self) -> Counts:
         """By boundary, how calls queued: depends on time, and is never traced."""
         numbers = self._gate.stats() if self._gate is not None else self._stats
-        return Counts({boundary: Counts(found) for boundary, found in numbers.items()})
+        there = connections.stats_of(self.members.connections)
+        return Counts({boundary: Counts(found) for boundary, found in {**numbers, **there}.items()})
 
     @property
     def progress(self) -> tuple[int, int, int]:
@@ -294,6 +295,21 @@ class AsyncSociety:
         return self.trace.render(**options)
 
     # ── one run ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _connected(self, max_ticks: int) -> RunResult:
+        """Run with all connections open. A replay opens none: it has the catalogs that were recorded."""
+        if self._replaying is not None:
+            return await self._run(max_ticks)
+        self._stop = None
+        with trio.CancelScope() as self._scope:  # a run that is asked to end may be waiting for a server to begin
+            async with connections.opened(self.members.connections):
+                self._seat_again()
+                return await self._run(max_ticks)
+        return self._result(self._stop or End(outcome="cancelled", reason="cancelled"))
+
+    def _seat_again(self) -> None:
+        self.members.seat_again()
+        self.__dict__.pop("_whole_meaning", None)  # it knows more now
 
     async def _run(self, max_ticks: int) -> RunResult:
         if self.store is None:
@@ -443,6 +459,9 @@ class AsyncSociety:
         self.run_id = run_id
         self._replaying = replaying
         self._changes = forked_events(records)
+        if self.members.connections:
+            connections.recall(self.members.connections, records[0].meaning)
+            self._seat_again()
 
     def start_record(self) -> Start:
         """Return the first record of this run's journal."""
@@ -471,7 +490,7 @@ class AsyncSociety:
             events=self._events,
             measures=self._measures,
         )
-        return {**here, **self.members.meaning()}
+        return {**here, **self.members.meaning(), **connections.meaning_of(self.members.connections)}
 
     def _tell_start(self) -> None:
         if not self._telling.begun:

@@ -1,0 +1,162 @@
+"""Connections of a society: opened with the run, closed with it, and part of its meaning."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from societies import doing_async, town
+from test_mcp_host import gone, pid_of, serving
+
+from society import Agent, FileStore, MemoryStore, ResumeRefused, ScenarioError, ServerUnavailable
+from society.reruns import replay, resume
+
+TESTS = Path(__file__).parent
+
+
+def echo(number: int) -> Any:
+    return lambda tick: tick.call("srv__echo", n=number)
+
+
+def test_a_society_opens_its_servers_with_the_run_and_closes_them_after_it() -> None:
+    host, pids = serving(), []
+
+    async def ada(tick: Any) -> None:
+        pids.append(pid_of(host))
+        tick.note(str(await tick.call("srv__echo", n=tick.round)))
+
+    society = town(ada, hosts=host)
+    trio.run(society.run, 2)
+    trio.run(society.run, 3)
+    assert [event.text for event in society.trace.where(kind="note")] == ["{'n': 1}", "{'n': 2}", "{'n': 3}"]
+    assert pids[0] == pids[1] != pids[2]
+    assert all(map(gone, pids))
+    assert society.stats["server srv"] == {"calls": 3, "stray_lines": 0}
+
+
+def test_servers_are_opened_at_the_same_time_and_one_that_fails_closes_the_others() -> None:
+    good, bad = serving("good"), serving("bad", fail=True)
+    with pytest.raises(ServerUnavailable, match="no license found"):
+        trio.run(town(Agent("ada", doing_async()), hosts=[good, bad]).run, 1)
+    assert gone(pid_of(good))
+
+
+def test_what_only_a_servers_catalog_can_tell_is_told_before_the_first_tick() -> None:
+    ticked: list[Any] = []
+    society = town(Agent("ada", ticked.append, observe=["clock"]), hosts=serving())
+    with pytest.raises(ScenarioError, match="observes 'clock'"):
+        trio.run(society.run, 1)
+    assert not ticked
+
+
+def test_a_run_that_is_cancelled_while_a_server_begins_ends_as_cancelled() -> None:
+    async def main() -> Any:
+        society = town(Agent("ada", doing_async()), hosts=serving(mute=True))
+        async with trio.open_nursery() as nursery:
+
+            async def cancel() -> None:
+                await trio.sleep(0.2)
+                society.cancel()
+
+            nursery.start_soon(cancel)
+            return await society.run(1)
+
+    begun = time.monotonic()
+    assert trio.run(main).outcome == "cancelled"
+    assert time.monotonic() - begun < 3
+
+
+def test_a_run_with_a_server_is_replayed_without_it() -> None:
+    """J8"""
+    store = MemoryStore()
+
+    def make(**how: Any) -> Any:
+        return town(Agent("ada", doing_async(echo(1), echo(2))), hosts=serving(), **how)
+
+    trio.run(make(store=store).run, 2)
+    assert (
+        replay(store, lambda **how: town(Agent("ada", doing_async(echo(1), echo(2))), hosts=lost(), **how)).rounds == 2
+    )
+
+
+def lost() -> Any:
+    """Return a host whose server is not there any more."""
+    from society import connect_async
+
+    return connect_async("srv", command=["/no/such/program"])
+
+
+def test_a_run_is_not_resumed_with_a_catalog_that_has_changed() -> None:
+    """J7: tools are meaning."""
+    store = MemoryStore()
+
+    def make(tools: list[str], **how: Any) -> Any:
+        return town(Agent("ada", doing_async(echo(1), echo(2))), hosts=serving(tools=tools), store=store, **how)
+
+    trio.run(make(["echo"]).run, 1)
+    with pytest.raises(ResumeRefused, match=r"servers\.srv\.tools\.more is new"):
+        trio.run(make(["echo", "more"]).run, 2)
+    assert trio.run(make(["echo"]).run, 2).rounds == 2
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, {tests!r})
+import trio
+from societies import doing_async, town
+from test_mcp_host import serving
+from society import Agent, FileStore
+
+host = serving(tools=["die", "slow"], log={log!r}, stays={stays!r})
+call = lambda tick: tick.call({tool!r}, **{arguments!r})
+trio.run(town(Agent("ada", doing_async(call)), hosts=host, store=FileStore({folder!r})).run, 1)
+"""
+
+
+def process(tmp_path: Path, tool: str, stays: bool = False, **arguments: Any) -> subprocess.Popen[bytes]:
+    how = {"tests": str(TESTS), "log": str(tmp_path / "log"), "folder": str(tmp_path / "run"), "stays": stays}
+    script = SCRIPT.format(**how, tool=tool, arguments=arguments)
+    return subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE)
+
+
+def wait_for(path: Path) -> None:
+    for _ in range(500):
+        if path.exists() and path.read_text():
+            return
+        time.sleep(0.02)
+    raise AssertionError(path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_run_that_is_interrupted_or_killed_in_a_call_leaves_no_server_and_the_call_is_in_doubt_on_resume(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    ran = process(tmp_path, "srv__slow", seconds=30)
+    wait_for(tmp_path / "log")
+    children = Path(f"/proc/{ran.pid}/task/{ran.pid}/children")
+    pids = [
+        int(pid) for thread in children.parent.parent.iterdir() for pid in (thread / "children").read_text().split()
+    ]
+    ran.send_signal(number)
+    ran.communicate(timeout=10)
+    for _ in range(100):
+        if all(map(gone, pids)):
+            break
+        time.sleep(0.02)
+    assert pids and all(map(gone, pids))
+
+    host = serving(tools=["die", "slow"], log=str(tmp_path / "log"))
+    slow = doing_async(lambda tick: tick.call("srv__slow", seconds=30))
+
+    def make(**how: Any) -> Any:
+        return town(Agent("ada", slow), hosts=host, on_error="continue", **how)
+
+    result = trio.run(lambda: resume(FileStore(tmp_path / "run"), make, max_ticks=1, force=True))
+    assert [action.tool for action in result.in_doubt] == ["srv__slow"]
+    assert len((tmp_path / "log").read_text().splitlines()) == 1  # it is not sent again

@@ -6,7 +6,7 @@ Does not know: rounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from society.agent import Agent, qualified
@@ -17,8 +17,9 @@ from society.expressions import Names
 from society.host import join
 from society.judge import Judge
 from society.meaning import meaning_of_hosts
-from society.policy import Policy
+from society.policy import Policy, policy_of
 from society.records import Contribution
+from society.shared import Shared
 from society.snapshot import Member
 
 
@@ -28,7 +29,7 @@ class Members:
         declared: Sequence[Agent],
         hosts: Any,
         policy: Policy,
-        keys: Sequence[str],
+        shared: Mapping[str, Shared],
         behaviors: Iterable[Callable[..., Any]],
         durable: Callable[[], bool],
     ) -> None:
@@ -36,12 +37,15 @@ class Members:
         """By name, those who were born included."""
         self._declared = tuple(declared)
         self._hosts = hosts
-        self.policy = policy
-        self._keys = tuple(keys)
+        self._shared = dict(shared)
+        self.policy = compiled(policy, Names(shared=tuple(shared), sensors=tuple(self._all_sensors())))
+        """For everyone; a sensor that an agent does not observe is unknown to its rules."""
         self._behaviors = {qualified(function): function for function in behaviors}
         self._durable = durable
         self.desks: dict[Any, Any] = {}
         self._seats: dict[str, Member] = {}
+        self._judges: dict[Policy, Judge | None] = {}
+        """By policy: agents that are alike are judged by one."""
         self._judges: dict[Policy, Judge | None] = {}
         """By policy: agents that are alike are judged by one."""
         self._parents: dict[str, str] = {}
@@ -72,7 +76,8 @@ class Members:
         return self._seats[name]
 
     def _seated(self, agent: Agent, parent: str | None = None) -> Member:
-        name, hosts = agent.name, self._hosts_of(agent, parent or self._parents.get(agent.name))
+        parent = parent or self._parents.get(agent.name)
+        name, hosts = agent.name, self._hosts_of(agent, parent)
         key = tuple(map(id, hosts))
         desk = self.desks.get(key)
         if desk is None:
@@ -84,10 +89,30 @@ class Members:
                 )
         if (check := getattr(agent.behavior, "check", None)) is not None:
             check(desk, name)  # a model-driven one names its tools
-        names = Names(shared=self._keys, sensors=tuple(desk.sensors))
-        policy = compiled(self.policy + agent.policy, names)
-        judge = Judge(policy) if policy.rules or policy.default != "allow" else None
-        return Member(agent, desk, judge)
+        return Member(agent, desk, self._judge(self._policy_of(agent, parent, tuple(desk.sensors))))
+
+    def _policy_of(self, agent: Agent, parent: str | None, sensors: tuple[str, ...]) -> Policy:
+        """Return the rules for an agent: everyone's and its own, and, for one that was born, its parent's before them.
+
+        Nobody gets around a rule by giving birth to somebody whom it does not bind.
+        """
+        before = self.policy if parent is None else self._policy_by_name(parent)
+        return before + compiled(agent.policy, Names(shared=tuple(self._shared), sensors=sensors))
+
+    def _policy_by_name(self, name: str) -> Policy:
+        judge = self.of(name).judge
+        return Policy() if judge is None else judge.policy
+
+    def _judge(self, policy: Policy) -> Judge | None:
+        if policy not in self._judges:
+            self._judges[policy] = Judge(policy) if policy.rules or policy.default != "allow" else None
+        return self._judges[policy]
+
+    def _all_sensors(self) -> Iterator[str]:
+        hosts = self._hosts.values() if isinstance(self._hosts, Mapping) else [self._hosts]
+        for host in hosts:
+            for one in host if isinstance(host, list | tuple) else [host]:
+                yield from getattr(one, "sensors", ())
 
     def _hosts_of(self, agent: Agent, parent: str | None) -> tuple[Any, ...]:
         """Return an agent's hosts: its own, its group's, or, for one that was born, its parent's."""
@@ -111,15 +136,41 @@ class Members:
         )
 
     def check_birth(self, agent: Agent, parent: str) -> None:
-        """Refuse a birth whose sensors nobody has, or whose behavior another process could not find (R13)."""
+        """Refuse a birth whose sensors nobody has, that would have more rights than its parent, or whose behavior or
+        rules another process could not find (R13)."""
+        self._check_rights(agent, parent)
         self._seated(agent, parent)
         if not self._durable():
             return
+        for rule in agent.policy.rules:
+            if rule.when is not None and rule.text is None:
+                raise ScenarioError(
+                    f"spawn: a resumed run could not find the condition of {agent.name!r}'s rule {rule} again. "
+                    "Write it as a text; its parent's rules hold for it anyway."
+                )
         if self.behavior(qualified(agent.behavior)) is not agent.behavior:
             raise ScenarioError(
                 f"spawn: a resumed run could not find the behavior of {agent.name!r} ({qualified(agent.behavior)}) again. "
                 "Name it in `behaviors=`, or give a function that stands at the top of its module."
             )
+
+    def _check_rights(self, agent: Agent, parent: str) -> None:
+        """Refuse a name or a group by which a newborn could do what its parent cannot."""
+        names, before = {agent.name, agent.group}, {parent, self.agents[parent].group} - {None}
+        for key, declared in self._shared.items():
+            for right, listed in (("write", declared.writers), ("read", declared.readers)):
+                if listed is not None and names.intersection(listed) and not before.intersection(listed):
+                    raise ScenarioError(
+                        f"spawn: as {agent.name!r} of group {agent.group!r} it could {right} shared.{key}, which its "
+                        f"parent {parent!r} may not. Give it another name or group."
+                    )
+        if isinstance(self._hosts, Mapping) and not names.isdisjoint(self._hosts):
+            own = self._hosts_of(self.agents[parent], self._parents.get(parent))
+            if any(all(host is not other for other in own) for host in self._hosts_of(agent, parent)):
+                raise ScenarioError(
+                    f"spawn: as {agent.name!r} of group {agent.group!r} it would have hosts that its parent {parent!r} "
+                    "has not. Give it another name or group, or its parent these hosts."
+                )
 
     def behavior(self, name: str) -> Any:
         """Return the behavior of that qualified name: among the declared ones, in `behaviors=`, or by import."""
@@ -163,6 +214,7 @@ class Members:
                     public=birth["public"],
                     group=birth["group"],
                     index=birth["index"],
+                    policy=policy_of(birth.get("policy")),
                 )
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args
 
 import attrs
 
 from society.errors import ScenarioError
+from society.values import UNKNOWN
 
 Kind = Literal["never", "deny", "allow", "approve"]
 Condition = Callable[[Any], Any]
@@ -45,9 +46,15 @@ class Rule:
             )
 
     @property
+    def text(self) -> str | None:
+        """The condition where it is written as text; `None` for a function, and where the rule always holds."""
+        text = self.when if isinstance(self.when, str) else getattr(self.when, "text", None)
+        return text if isinstance(text, str) else None
+
+    @property
     def condition(self) -> str | None:
         """The condition as it is written, on one line; the name of a function; `None` where the rule always holds."""
-        text = self.when if isinstance(self.when, str) else getattr(self.when, "text", None)
+        text = self.text
         if text is None and self.when is not None:
             text = getattr(self.when, "__qualname__", "a function")
         return None if text is None else re.sub(r"\s*\n\s*", " ", text.strip())
@@ -94,3 +101,29 @@ class Policy:
         """Both together: the rules add up, and the default is `deny` if either says so."""
         default: Literal["allow", "deny"] = "deny" if "deny" in (self.default, other.default) else "allow"
         return Policy(*self.rules, *other.rules, default=default)
+
+
+def described_policy(policy: Policy) -> dict[str, Any]:
+    """Return a policy as a value, for the journal; a condition that is a function is kept by its name alone."""
+    rules = [
+        {"kind": rule.kind, "tool": rule.tool, "when": rule.text, "place": rule.place}
+        | ({"function": rule.condition} if rule.when is not None and rule.text is None else {})
+        for rule in policy.rules
+    ]
+    return {"rules": rules, "default": policy.default}
+
+
+def policy_of(described: Mapping[str, Any] | None) -> Policy:
+    """Return the policy that `described_policy` described. A condition that was a function is unknown from now on, so
+    that what was refused or asked about stays so."""
+    if described is None:
+        return Policy()
+    rules = [
+        Rule(rule["kind"], rule["tool"], _lost if "function" in rule else rule["when"], place=rule["place"])
+        for rule in described["rules"]
+    ]
+    return Policy(*rules, default=described["default"])
+
+
+def _lost(facts: Any) -> Any:
+    return UNKNOWN

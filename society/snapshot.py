@@ -16,6 +16,7 @@ import attrs
 from society.agent import Agent
 from society.barrier import RoundInProgress, effects
 from society.host import Desk, is_async
+from society.policy import Policy, described_policy
 from society.state import Action, State, Terms
 from society.values import Value
 
@@ -63,6 +64,8 @@ class Snapshot:
 
     def expect_birth(self, parent: str, agent: Agent, described: dict[str, Any]) -> None:
         self.check_birth(agent, parent)
+        if agent.policy != Policy():
+            described["policy"] = described_policy(agent.policy)
         self.births[id(described)] = described, agent
 
     def effects(self, tick: Tick) -> list[Action]:

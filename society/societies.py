@@ -168,7 +168,7 @@ class AsyncSociety:
             self._declared_agents,
             hosts,
             policy if policy is not None else Policy(),
-            tuple(self._shared),
+            self._shared,
             behaviors,
             lambda: self.store is not None and not getattr(self.store, "forgets", False),
         )

@@ -61,7 +61,7 @@ def begun(scenario: Scenario, folder: Path) -> Scenario:
     """
     refuse_taken(folder)
     text, copies = _whole(scenario)
-    with _taken_back(folder):
+    with taken_back(folder):
         _write_all(folder, text, copies)
         return _checked(scenario, folder)
 
@@ -108,20 +108,24 @@ def branched(source: Path, folder: Path) -> Scenario:
     inside = source / INPUTS
     files = sorted(path for path in inside.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     copies = {path.relative_to(inside).as_posix(): path.read_bytes() for path in files if path != source / DIGESTS}
-    with _taken_back(folder):
+    with taken_back(folder):
         _write_all(folder, (source / SCENARIO).read_bytes(), copies)
         return scenario_in(folder)
 
 
 @contextmanager
-def _taken_back(folder: Path) -> Iterator[None]:
-    """Remove a folder again if it could not be filled: half a run helps nobody."""
-    was_there = folder.exists()
+def taken_back(folder: Path) -> Iterator[None]:
+    """Remove what came into a folder, and the folder if it is new, when the block fails: half a run helps nobody."""
+    before = set(folder.iterdir()) if folder.is_dir() else None
     try:
         yield
     except BaseException:
-        for path in () if not folder.exists() else folder.iterdir() if was_there else (folder,):
-            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+        came = [folder] if before is None else set(folder.iterdir()) - before
+        for path in came:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
         raise
 
 

@@ -565,8 +565,38 @@ def test_the_list_names_every_scenario_that_ships_with_what_it_is_about() -> Non
 def test_checking_runs_nothing(tmp_path: Path) -> None:
     file = scenario(tmp_path, BEGUN + "def live(tick): begun()\n")
 
-    told = society("check", file)
+    told = society("check", file, cwd=tmp_path)
 
     assert told.returncode == 0
     assert "tale is sound" in told.stdout
     assert not (tmp_path / "begun").exists()
+
+
+POLICY = """
+[shared]
+maintenance = "closed"
+[policy]
+default = "deny"
+rules = [
+  { never = "open", when = 'shared.maintenance == "open"' }, { allow = "open" }, { approve = "pay" }, { allow = "pay" }, { deny = "no*" },
+]
+"""
+TOOLS = "".join(f"@host.tool('{name}')\nasync def {name}(): pass\n" for name in ("open", "pay", "burn"))
+
+
+def test_checking_tells_what_agents_may_do_must_ask_for_and_can_never_do(tmp_path: Path) -> None:
+    file = scenario(tmp_path, TOOLS + "def live(tick): pass\n", POLICY, ("ada", "bob"))
+
+    told = society("check", file)
+    (facts,) = json.loads(society("check", file, "--json").stdout)
+
+    (both,) = facts["policies"]["agents"]
+    assert both["agents"] == ["ada", "bob"]
+    assert [(line["tool"], line["when"]) for line in both["may"]] == [("open", 'unless shared.maintenance == "open"')]
+    assert [line["tool"] for line in both["asks"]] == ["pay"]
+    assert [line["tool"] for line in both["never"]] == ["open", "burn"]
+    assert "ada and 1 more" in told.stdout
+    assert re.search(r"must ask for +pay", told.stdout)
+    assert re.search(r"can never do +burn", told.stdout)
+    assert "no tool matches the glob" in told.stdout  # of `no*`
+    assert "may write" in told.stdout  # anyone the key that a rule reads

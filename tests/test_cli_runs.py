@@ -132,6 +132,19 @@ def test_what_the_environment_holds_is_in_no_file_of_a_run(tmp_path: Path) -> No
     assert not [name for name, content in contents(tmp_path / "run").items() if b"open-sesame" in content]
 
 
+def test_a_scenario_that_makes_no_society_leaves_no_folder(tmp_path: Path) -> None:
+    file = scenario(tmp_path, "def live(tick): pass\n")
+    file.write_text(file.read_text().replace("behavior = 'live'", "behavior = 'live'\nobserve = ['nothing']"))
+    (tmp_path / "empty").mkdir()
+
+    for folder in (tmp_path / "new", tmp_path / "empty"):
+        told = society("run", file, "--store", folder)
+        assert told.returncode == 2
+        assert "nothing" in told.stderr
+    assert not (tmp_path / "new").exists()
+    assert not contents(tmp_path / "empty")
+
+
 def test_a_folder_goes_on_with_its_own_scenario_only(run: Path, tmp_path: Path) -> None:
     file, before = tmp_path / "tale.toml", contents(run)
 

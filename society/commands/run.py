@@ -56,9 +56,7 @@ def run(
         scenario_path(scenario), set=settings(set_, activation=activation, max_ticks=ticks, seed=seed)
     )
     folder = None if no_store else _folder(loaded, store)
-    town = (loaded if folder is None else _kept_in(folder, loaded)).society(
-        store=_store(folder), **people(approve, loaded.every_host, screen)
-    )
+    town = _town(loaded, folder, people(approve, loaded.every_host, screen))
     ran = lived(town, lambda: town.run(loaded.max_ticks), loaded.max_ticks, Kept(folder=folder), screen, quiet or json)
     if trace is not None:
         ran.result.trace.save(trace)
@@ -73,31 +71,35 @@ def _folder(loaded: Any, given: Path | None) -> Path:
     return fresh(loaded.name) if given is None else given
 
 
-def _kept_in(folder: Path, loaded: Any) -> Any:
-    """Return the scenario in the run's folder, which is made if it is not there.
+def _town(loaded: Any, folder: Path | None, people: dict[str, Any]) -> Any:
+    """Return the society to run: where it is kept, that of the copy in the run's folder."""
+    if folder is None:
+        return loaded.society(**people)
+    from society.file_store import FileStore
+    from society.run_folder import JOURNAL, begun, taken_back
+
+    store = FileStore(folder)
+    if (folder / JOURNAL).exists():
+        return _same(folder, loaded).society(store=store, **people)
+    with taken_back(folder):
+        return begun(loaded, folder).society(store=store, **people)
+
+
+def _same(folder: Path, loaded: Any) -> Any:
+    """Return the scenario in the folder of a run that was begun already.
 
     Raises:
-        ResumeRefused: The folder holds a run of something else.
+        ResumeRefused: It is a run of something else.
     """
     from society.errors import ResumeRefused
     from society.fingerprint import differences
-    from society.run_folder import JOURNAL, begun, scenario_in
+    from society.run_folder import scenario_in
 
-    if not (folder / JOURNAL).exists():
-        return begun(loaded, folder)
     there = scenario_in(folder)
     if there.fingerprint != loaded.fingerprint:
         changed = "; ".join(differences(there.meaning, loaded.meaning)[:4])
         raise ResumeRefused(f"{folder} holds a run of something else: {changed}. Choose another folder.")
     return there
-
-
-def _store(folder: Path | None) -> Any:
-    if folder is None:
-        return None
-    from society.file_store import FileStore
-
-    return FileStore(folder)
 
 
 def write_measures(trace: Any, path: Path) -> None:

@@ -49,9 +49,10 @@ async def call(function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
     job = Job(function, args, loop.create_future(), contextvars.copy_context())
     guest.take(job)
     cancelled: asyncio.CancelledError | None = None
-    while not job.ended.done():
+    # The last one waits for trio to leave, too: once nobody is here, the loop may be closed at any time.
+    while not job.ended.done() or (guest.is_leaving and not guest.left.done()):
         try:
-            await asyncio.wait([job.ended])
+            await asyncio.wait([guest.left if job.ended.done() else job.ended])
         except asyncio.CancelledError as error:
             cancelled = error
             guest.soon(job.scope.cancel)

@@ -1,0 +1,192 @@
+"""Societies inside asyncio programs: a web server, a notebook, a task that is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from societies import doing_async, town
+from test_mcp_host import gone, pid_of, serving
+
+from society import Agent, AsyncHost, MemoryStore, aio
+from society.reruns import resume
+
+
+def sleeping(seconds: float) -> Any:
+    return doing_async(lambda tick: trio.sleep(seconds))
+
+
+def test_a_society_runs_in_an_asyncio_program_and_gives_the_same_trace() -> None:
+    async def ada(tick: Any) -> None:
+        await trio.sleep(0.01)
+        tick.share("sum", tick.rng.randrange(100))
+
+    def make() -> Any:
+        return town(ada, shared={"sum": 0})
+
+    there = asyncio.run(aio.run(make(), 3))
+    assert there.outcome == "finished"
+    assert there.trace.data == trio.run(make().run, 3).trace.data
+
+
+def test_societies_of_one_loop_run_at_once_and_one_after_another() -> None:
+    async def main() -> float:
+        begun = time.monotonic()
+        await asyncio.gather(*(aio.run(town(Agent("ada", sleeping(0.3))), 1) for _ in range(5)))
+        took = time.monotonic() - begun
+        for _ in range(3):
+            assert (await aio.run(town(Agent("ada", sleeping(0))), 1)).outcome == "finished"
+        return took
+
+    assert asyncio.run(main()) < 0.9
+    asyncio.run(main())  # and in another loop
+
+
+def test_an_error_goes_to_who_awaits_it_and_to_nobody_else() -> None:
+    async def fails() -> None:
+        await trio.sleep(0.01)
+        raise ValueError("mine")
+
+    async def main() -> list[Any]:
+        society = aio.run(town(Agent("ada", sleeping(0.1))), 1)
+        return await asyncio.gather(aio.call(fails), society, return_exceptions=True)
+
+    error, result = asyncio.run(main())
+    assert isinstance(error, ValueError) and str(error) == "mine"
+    assert result.outcome == "finished"
+
+
+def test_cancelling_the_asyncio_task_cancels_the_run_which_can_be_resumed() -> None:
+    """J10"""
+    store, seen, held = MemoryStore(), [], [True]
+
+    async def ada(tick: Any) -> None:
+        if held[0]:
+            try:
+                await trio.sleep_forever()
+            finally:
+                seen.append("cancelled")
+        tick.note("went on")
+
+    def make(**how: Any) -> Any:
+        return town(Agent("ada", ada), **how)
+
+    async def main() -> None:
+        task = asyncio.create_task(aio.run(make(store=store), 1))
+        other = asyncio.create_task(aio.run(town(Agent("bob", sleeping(0.2))), 1))
+        await asyncio.sleep(0.1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert seen == ["cancelled"]
+        assert (await other).outcome == "finished"
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await aio.run(town(Agent("ada", sleeping(30))), 1)
+
+    asyncio.run(main())
+    held[0] = False
+    assert trio.run(lambda: resume(store, make, max_ticks=1)).outcome == "finished"
+
+
+def test_a_society_inside_asyncio_has_tool_servers_and_asyncio_tools() -> None:
+    server, host, pids = serving(), AsyncHost(), []
+
+    @host.tool("ask", loop="asyncio")
+    async def ask() -> int:
+        await asyncio.sleep(0.01)
+        return 7
+
+    @host.tool("forgot")
+    async def forgot() -> None:
+        await asyncio.sleep(0.01)  # here an asyncio loop is running, though not for this function
+
+    async def ada(tick: Any) -> None:
+        pids.append(pid_of(server))
+        tick.share("got", [await tick.call("ask"), await tick.call("srv__echo", n=1)])
+        await tick.call("forgot")
+
+    society = town(ada, hosts=[host, server], shared={"got": []}, on_error="continue")
+    result = asyncio.run(aio.run(society, 1))
+    assert "forgot awaits asyncio" in society.render_traces()
+    assert result.metrics["failed_ticks"] == 1
+    assert all(map(gone, pids))
+
+
+def test_a_web_application_runs_two_societies_at_once_and_answers_others_meanwhile() -> None:
+    import uvicorn
+    from fastapi import FastAPI
+
+    app = FastAPI()
+
+    @app.get("/run/{seconds}")
+    async def run(seconds: float) -> dict[str, Any]:
+        result = await aio.run(town(Agent("ada", sleeping(seconds))), 1)
+        return {"outcome": result.outcome}
+
+    @app.get("/ping")
+    async def ping() -> str:
+        return "pong"
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+
+    def get(path: str) -> tuple[Any, float]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as response:
+            return json.loads(response.read()), time.monotonic()
+
+    async def main() -> None:
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        begun = time.monotonic()
+        runs = [asyncio.create_task(asyncio.to_thread(get, "/run/0.8")) for _ in range(2)]
+        pong, answered = await asyncio.to_thread(get, "/ping")
+        ended = [await run for run in runs]
+        assert pong == "pong" and answered < min(at for _, at in ended)
+        assert [body for body, _ in ended] == [{"outcome": "finished"}] * 2
+        assert max(at for _, at in ended) - begun < 1.5
+        server.should_exit = True
+        await serving
+
+    asyncio.run(main())
+
+
+def test_a_notebook_awaits_a_society_at_its_top_level(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import nbformat
+    from nbclient import NotebookClient
+
+    spec = {"argv": [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"], "language": "python"}
+    kernel = tmp_path / "kernels" / "here" / "kernel.json"
+    kernel.parent.mkdir(parents=True)
+    kernel.write_text(json.dumps({**spec, "display_name": "here"}))
+    for name in ("JUPYTER_PATH", "IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    cells = [
+        """
+import trio
+import society
+from society import Agent, AsyncSociety
+
+async def ada(tick):
+    await trio.sleep(0.01)
+    tick.share("count", 1)
+""",
+        """
+town = AsyncSociety([Agent("ada", ada)], shared={"count": society.Shared(0, merge="sum")})
+result = await society.aio.run(town, 3)
+print(result.outcome, result.shared["count"])
+""",
+        "print((await society.aio.run(town, 5)).shared['count'])",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    NotebookClient(notebook, kernel_name="here", timeout=60).execute()
+    printed = [output["text"] for cell in notebook.cells for output in cell.outputs]
+    assert printed == ["finished 3\n", "5\n"]

@@ -271,24 +271,25 @@ class Gate:
             else:
                 return
 
-    async def person(self, function: Any, question: Any) -> tuple[Any, bool]:
-        """Return (what a person said or NO_ANSWER, whether the time was up)."""
+    async def person(self, function: Any, question: Any) -> tuple[Any, bool, str | None]:
+        """Return (what a person said or NO_ANSWER, whether the time was up, why else nobody answered)."""
         if function is None:
-            return NO_ANSWER, False
+            return NO_ANSWER, False, "there is nobody to ask"
         place = await self.human.acquire()
         try:
             with trio.CancelScope() as scope:
                 if self.limits.human_timeout is not None:
                     scope.deadline = trio.current_time() + self.limits.human_timeout
-                return await called(function, place, True, question), False
+                return await called(function, place, True, question), False, None
         except trio.Cancelled:
             raise
         except BaseException as error:
             await let_through(error)
-            return NO_ANSWER, False  # an approver that breaks has not consented
+            kind, message = described(error)
+            return NO_ANSWER, False, f"asking raised {kind}: {message}"  # which is not consent
         finally:
             place.release()
-        return NO_ANSWER, True
+        return NO_ANSWER, True, "no answer in time"
 
     async def wait_for_person(self, entry: Entry) -> NoReturn:
         """Wait for an answer that comes in another process; the run ends as `waiting` once nobody does anything else."""
@@ -335,7 +336,7 @@ class Gate:
                 self.keep(tick, Answer(**place, question=question, no_answer=True, standing=True))
             await self.wait_for_person(entry)
         try:
-            said, timed_out = await self.person(asker, plain(question))
+            said, timed_out, _ = await self.person(asker, plain(question))
         except trio.Cancelled:
             tick.root.cuts.append(Answer(**place, question=question, no_answer=True, cut=True))
             raise

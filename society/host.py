@@ -153,7 +153,8 @@ class AsyncHost:
         return register
 
     def subagent(self, name: str) -> Callable[[Function], Function]:
-        """Register `f(tick, payload)`, run like a behavior, or `f(payload)`, an effect like a tool's."""
+        """Register `f(tick, payload)`, run like a behavior under its caller's policy, or `f(payload)`, an effect like a
+        tool's: rules name it like a tool, and their conditions see `args.payload`."""
 
         def register(function: Function) -> Function:
             self._free(name, self.subagents, "sub-agent")

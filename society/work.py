@@ -33,7 +33,7 @@ from society.permit import CurrentAction
 from society.records import Act, Answer, Approval, Delegation, Denial, Intent, Model, Read, Reason, Result, order
 from society.slots import AllGivenUp, Place
 from society.tick import Tick
-from society.values import NO_ANSWER, NOT_EXECUTED, WAIT, Value, freeze, plain
+from society.values import NO_ANSWER, NOT_EXECUTED, WAIT, FrozenDict, Value, freeze, plain
 
 if TYPE_CHECKING:
     from society.gate import Gate
@@ -136,7 +136,7 @@ class Work:
                 entry.holds = True
             found = gate.served(self.tick, entry)
             ended: Result | Denial | None = await self._recorded(found) if found else None
-            if ended is None and (self.tick._member.judge is not None and not self.opaque):
+            if ended is None and self.tick._member.judge is not None:
                 ended = await self._judged(found)
                 if ended is not None:
                     gate.keep(self.tick, ended)
@@ -195,7 +195,8 @@ class Work:
         """Return the denial, or None where the action may go on."""
         judge = self.tick._member.judge
         assert judge is not None
-        verdict = judge.verdict(self.tool.name, Facts(self.tick, self.arguments))
+        args = FrozenDict({"payload": self.arguments}) if self.opaque else self.arguments
+        verdict = judge.verdict(self.tool.name, Facts(self.tick, args))
         self.rule = verdict.rule
         if verdict.verdict == "allow":
             return None
@@ -216,12 +217,12 @@ class Work:
                 await gate.wait_for_person(self.entry)
             request = Request(self.id, self.tick._member.agent.name, self.tool.name, self.arguments, self.rule or "")
             try:
-                answer, timed_out = await gate.person(approver, request)
+                answer, timed_out, silent = await gate.person(approver, request)
             except trio.Cancelled:
                 self.tick.root.cuts.append(self._denial("no_answer", "given up by its tick", cut=True))
                 raise
             if answer is NO_ANSWER:
-                return self._denial("no_answer", "no answer in time" if timed_out else why, timed_out=timed_out)
+                return self._denial("no_answer", silent or why, timed_out=timed_out)
             answered = self._approval(answer is True)
             gate.keep(self.tick, answered)
         if answered.no_answer:

@@ -79,6 +79,8 @@ def reviewed(loaded: Any) -> dict[str, Any] | None:
     for agent in loaded.agents:
         tools = {name: tool for host in loaded.hosts[agent.name] for name, tool in host.tools.items()}
         hints = {name: Hints(tool.reads_only, tool.idempotent) for name, tool in tools.items()}
+        for host in loaded.hosts[agent.name]:  # of sub-agents, those that are effects like a tool's
+            hints |= {name: Hints() for name, subagent in host.subagents.items() if not subagent.with_tick}
         subjects.append(Subject(agent.name, hints, agent.policy))
     if not any(policy.rules or policy.default == "deny" for policy in (loaded.policy, *(s.policy for s in subjects))):
         return None

@@ -1,0 +1,334 @@
+"""Agents that a model drives: what they are told, what they remember, when they are asked, and what acts in their place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+from schedules import run
+
+from society import (
+    Agent,
+    AsyncHost,
+    AsyncSociety,
+    Limits,
+    MemoryStore,
+    ModelAgent,
+    Policy,
+    ResumeRefused,
+    ScenarioError,
+    ScriptedModel,
+    Shared,
+    approve,
+)
+from society.briefing import THREAD, Template, remember, remembered
+from society.testing import crash_everywhere, say, use
+
+
+def driven(*agents: Agent, replies: Any, **how: Any) -> tuple[AsyncSociety, ScriptedModel]:
+    model = ScriptedModel(replies)
+    return AsyncSociety(agents, model=model, **how), model
+
+
+def told(model: ScriptedModel, number: int = -1) -> str:
+    message = model.requests[number]["messages"][-1]
+    return str(message["content"])
+
+
+# ── what it is told ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_its_inbox_and_all_it_sees_become_a_request_of_stable_bytes() -> None:
+    host = AsyncHost()
+
+    @host.sensor("door")
+    async def door() -> str:
+        return "open"
+
+    @host.sensor("smoke")
+    async def smoke() -> str:
+        raise OSError("no wire")
+
+    def ada(tick: Any) -> None:
+        if tick.round == 1:
+            tick.send("bob", "offer", price=3)
+            tick.send("bob", "hint", text="take it ☂")
+
+    society, model = driven(
+        Agent("ada", ada),
+        ModelAgent("bob", "You are careful.", observe=["door", "smoke"], wake="inbox"),
+        replies=[say("fine")],
+        hosts=host,
+        shared={"status": "open", "log": list(range(2_000)), "secret": Shared(1, readers=["ada"])},
+    )
+    trio.run(society.run, 2)
+
+    (request,) = model.requests
+    assert request["system"] == "You are careful."
+    text = told(model)
+    assert text.startswith(
+        "Round 2. You are bob.\n\n"
+        "Messages for you:\n"
+        '- ada, offer: {"price": 3}\n'
+        "- ada, hint: take it ☂\n\n"
+        "Shared:\n"
+        '- status = "open"\n'
+        "- log = [0, 1, 2,"
+    )
+    assert "… (10,890 characters; society__read_shared gives all of them)" in text
+    assert text.endswith(
+        'You perceive:\n- door = "open"\n- smoke: unknown (OSError: no wire)\n\nYou can write to: ada.'
+    )
+    assert "secret" not in text
+
+
+def test_it_has_the_tools_of_the_society_besides_its_own() -> None:
+    host = AsyncHost()
+
+    @host.tool("service.restart")
+    async def restart(service: str) -> str:
+        """Restart a service."""
+        return f"{service} restarted"
+
+    calls = [
+        ("service_restart", {"service": "web"}),
+        ("society__share", {"key": "log", "value": "restarted"}),
+        ("society__read_shared", {"key": "log"}),
+        ("society__note", {"text": "ok"}),
+        ("society__broadcast", {"kind": "news", "body": {"ok": True}}),
+        ("society__send", {"to": "bob", "kind": "thanks", "body": {}}),
+        ("society__share", {"key": "lgo", "value": 1}),
+    ]
+    society, model = driven(
+        ModelAgent("ada", "P", tools=["service.restart"]),
+        Agent("bob", lambda tick: None),
+        replies=[use(calls), say("done")],
+        hosts=host,
+        shared={"log": Shared([], merge="append")},
+    )
+    trio.run(society.run, 1)
+
+    results = [block["content"] for block in told_blocks(model)]
+    assert results[0] == "web restarted" and results[2] == '["restarted"]'
+    assert results[6].startswith("society__share failed: SharedRefused: shared.lgo")
+    assert [tool["name"] for tool in model.requests[0]["tools"]] == [
+        "service_restart",
+        *(f"society__{name}" for name in ("send", "broadcast", "share", "read_shared", "note")),
+    ]
+    assert [event.kind for event in society.trace.where(agent="ada")] == [
+        *("act", "model", "action", "share", "note", "send", "send", "model"),
+    ]
+    assert society.shared["log"] == ["restarted"]
+
+
+def told_blocks(model: ScriptedModel) -> list[Any]:
+    return list(model.requests[-1]["messages"][-1]["content"])
+
+
+def test_its_policy_judges_its_calls() -> None:
+    host, asked = AsyncHost(), []
+
+    @host.tool("pay")
+    async def pay(eur: int) -> str:
+        return "paid"
+
+    def approver(request: Any) -> bool:
+        asked.append(request.arguments)
+        return bool(request.arguments["eur"] < 10)
+
+    calls = [("pay", {"eur": 5}), ("pay", {"eur": 50})]
+    society, model = driven(
+        ModelAgent("ada", "P", tools=["pay"], policy=Policy(approve("pay"))),
+        replies=[use(calls), say("done")],
+        hosts=host,
+        approver=approver,
+    )
+    trio.run(society.run, 1)
+    assert asked == [{"eur": 5}, {"eur": 50}]
+    assert [block.get("is_error", False) for block in told_blocks(model)] == [False, True]
+    assert told_blocks(model)[1]["content"].startswith("Denied: pay was refused by the person who was asked")
+
+
+def test_a_timed_out_action_is_told_as_in_doubt_and_happens_once() -> None:
+    """P25."""
+    host, paid = AsyncHost(), []
+
+    @host.tool("pay")
+    async def pay() -> None:
+        paid.append(1)
+        await trio.sleep(1)
+
+    society, model = driven(
+        ModelAgent("ada", "P", tools=["pay"]),
+        replies=[use("pay"), say("I shall look first")],
+        hosts=host,
+        limits=Limits(tool_timeout=0.1),
+    )
+    result = run(society.run, 1)
+    assert paid == [1] and len(result.in_doubt) == 1
+    assert "its effect may have happened" in told_blocks(model)[0]["content"]
+
+
+def test_a_prompt_may_be_a_template_over_parameters_and_state() -> None:
+    prompt = Template("{agent} waits {patience} rounds, as {{a}} {mood} one.")
+    society, model = driven(
+        ModelAgent("ada", prompt, state={"mood": "calm"}), replies=[say("")], parameters={"patience": 3}
+    )
+    trio.run(society.run, 1)
+    assert model.requests[0]["system"] == "ada waits 3 rounds, as {a} calm one."
+
+    lost, _ = driven(ModelAgent("ada", Template("{patienc}")), replies=[say("")], parameters={"patience": 3})
+    assert "is called 'patienc'. Did you mean 'patience'?" in trio.run(lost.run, 1).reason
+
+
+# ── when it is asked, and what it remembers ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_idle_one_costs_nothing() -> None:
+    host, read = AsyncHost(), []
+
+    @host.sensor("door")
+    async def door() -> str:
+        read.append(1)
+        return "open"
+
+    agents = [ModelAgent(f"a{n}", "P", wake="inbox", observe=["door"]) for n in range(3)]
+    event = {"round": 2, "send": {"to": "a1", "kind": "hi", "body": {}}}
+    society, model = driven(*agents, replies={"a1": [say("hello")]}, hosts=host, events=[event])
+    trio.run(society.run, 4)
+    assert [request.agent for request in model.requests] == ["a1"] and len(read) == 1
+
+
+def test_a_thread_is_remembered_whole_and_a_fresh_one_is_not() -> None:
+    replies = {"ada": [use("nope"), say("one"), say("two")], "bob": [say("one"), say("two")]}
+    society, model = driven(ModelAgent("ada", "P"), ModelAgent("bob", "P", memory="fresh"), replies=replies)
+    trio.run(society.run, 2)
+
+    last = {request.agent: request["messages"] for request in model.requests}
+    assert [message["role"] for message in last["ada"]] == ["user", "assistant", "user", "assistant", "user"]
+    assert len(last["bob"]) == 1
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=12), st.integers(1, 600))
+def test_a_thread_is_cut_between_exchanges_and_never_inside_one(sizes: list[int], most: int) -> None:
+    state: dict[str, Any] = {}
+    exchanges = [
+        [{"role": "user", "content": f"{number}"}, {"role": "assistant", "content": "x" * size}]
+        for number, size in enumerate(sizes)
+    ]
+    for exchange in exchanges:
+        remember(state, exchange, most)
+        kept = remembered(state)
+        assert len(kept) % 2 == 0 and kept[-2:] == exchange
+    kept = [message for number in range(0, len(kept), 2) for message in kept[number : number + 2]]
+    assert kept == [message for exchange in exchanges[-len(kept) // 2 :] for message in exchange]
+    total = sum(entry["size"] for key, entry in state.items() if key.startswith(THREAD))
+    assert total <= most or len(kept) == 2
+
+
+def test_each_barrier_writes_down_the_new_exchange_alone() -> None:
+    store = MemoryStore()
+    society, _ = driven(ModelAgent("ada", "P"), replies=[say("x" * 100)] * 5, store=store)
+    trio.run(society.run, 5)
+    written = [record.ticks[0].state for record in store.read().records() if type(record).__name__ == "Barrier"]
+    assert [list(keys) for keys in written] == [[f"{THREAD}{number}"] for number in range(1, 6)]
+
+
+# ── when the model gives nothing ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("reply", "outcome"),
+    [
+        (RuntimeError("down"), "model_silent"),
+        (say("", stop_reason="refusal"), "refused"),
+        (say("hello", stop_reason=None), "unknown_stop"),
+        (use("pay", stop_reason="brand_new_reason"), "unknown_stop"),
+    ],
+)
+def test_the_fallback_acts_where_the_model_is_silent_or_refuses(reply: Any, outcome: str) -> None:
+    """P09; the others' rounds go on, and no call of such a reply is run."""
+    host = AsyncHost()
+
+    @host.tool("pay")
+    async def pay() -> None:
+        raise AssertionError("it was called")
+
+    async def cautious(tick: Any) -> None:
+        tick.share("votes", f"{tick.agent}: no")
+
+    society, _ = driven(
+        ModelAgent("ada", "P", tools=["pay"], fallback=cautious),
+        ModelAgent("bob", "P", fallback=cautious),
+        replies={"ada": [reply], "bob": [say("yes")]},
+        hosts=host,
+        shared={"votes": Shared([], merge="append")},
+    )
+    result = trio.run(society.run, 1)
+    assert result.outcome == "finished" and result.shared["votes"] == ["ada: no"]
+    (end,) = society.trace.where(kind="act", agent="ada")
+    assert end.outcome == outcome
+
+
+# ── declarations, resume ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"prompt": ""}, "its prompt is a text or a Template"),
+        ({"wake": "inboks"}, "Did you mean 'inbox'"),
+        ({"memory": "tread"}, "Did you mean 'thread'"),
+        ({"tools": "pay"}, "tools is a list of names"),
+        ({"max_turns": 0}, "max_turns: 0 is not a whole number"),
+        ({"tools": ["pya"]}, "has no tool 'pya'"),
+        ({"model": "fast"}, "there is no model 'fast'"),
+    ],
+)
+def test_what_is_declared_wrongly_is_told_before_the_run(wrong: dict[str, Any], said: str) -> None:
+    host = AsyncHost()
+    host.tool("pay")(lambda: None)
+    models = {"slow": ScriptedModel([]), "slower": ScriptedModel([])}
+    given = {"prompt": "P", "model": "slow", **wrong}
+    with pytest.raises(ScenarioError, match=said):
+        AsyncSociety([ModelAgent("ada", given.pop("prompt"), **given)], hosts=host, model=models)
+
+
+def test_a_society_of_model_driven_agents_needs_a_model() -> None:
+    with pytest.raises(ScenarioError, match="the society has none"):
+        AsyncSociety([ModelAgent("ada", "P")])
+
+
+def test_resume_refuses_another_prompt() -> None:
+    """J7, P54."""
+    store = MemoryStore()
+    society, _ = driven(ModelAgent("ada", "Be kind."), replies=[say("x")] * 2, store=store)
+    trio.run(society.run, 1)
+    other, _ = driven(ModelAgent("ada", "Be cruel."), replies=[say("x")] * 2, store=store)
+    with pytest.raises(ResumeRefused, match=r"agents.ada.prompt: 'Be kind.', now 'Be cruel.'"):
+        trio.run(other.run, 2)
+
+
+def test_a_society_of_them_survives_a_crash_anywhere() -> None:
+    """J5."""
+
+    def make(store: Any) -> AsyncSociety:
+        host = AsyncHost()
+
+        @host.tool("work", idempotent=True)
+        async def work(n: int) -> int:
+            return n
+
+        greet = use("society__broadcast", kind="hi", body={"text": "you"})
+        rounds = [greet, say("hello"), use([("work", {"n": 1}), ("work", {"n": 2})]), say("done"), RuntimeError("gone")]
+        model = ScriptedModel({"ada": rounds, "bob": [greet, say("hm"), say("bye")]})
+        agents = [ModelAgent("ada", "P", tools=["work"]), ModelAgent("bob", "P", wake="inbox")]
+        return AsyncSociety(agents, hosts=host, model=model, store=store)
+
+    def scheduled(function: Any, number: int) -> Any:
+        return run(function, schedule=number)
+
+    assert crash_everywhere(make, 3, most=20, run=scheduled).crashes > 15

@@ -60,7 +60,10 @@ async def nobody(question: Any) -> Any:
 
 
 class AtTerminal:
-    """The person at the terminal, who is asked one thing at a time."""
+    """The person at the terminal, who is asked one thing at a time.
+
+    Standing in line for that person counts toward `human_timeout`: whoever asks has waited all the same.
+    """
 
     def __init__(self, screen: Screen) -> None:
         import trio

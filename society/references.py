@@ -19,6 +19,7 @@ from society.expressions import ConditionFault, Names
 from society.host import AsyncHost, join
 from society.locate import Path
 from society.merge import check_fit
+from society.messages import WORLD
 from society.policy import Policy, Rule
 from society.report import Report
 from society.shared import MERGE_RULES, Shared
@@ -57,7 +58,7 @@ def shared_of(tables: Mapping[str, SharedTable], known: Known) -> dict[str, Shar
         path: Path = ("shared", key)
         for field in ("writers", "readers"):
             for number, name in enumerate(getattr(table, field) or ()):
-                if not known.is_agent(name):
+                if not known.is_agent(name) and (field, name) != ("writers", WORLD):
                     known.report.unknown((*path, field, number), "unknown agent", name, sorted(known.names))
         merge = _merge(table.merge, (*path, "merge"), known)
         if merge is None:

@@ -22,7 +22,19 @@ from society.trace import Trace
 
 ROOT: Final = Path(__file__).parent.parent
 TRACES: Final = ROOT / "traces"
-SCENARIOS: Final = ("swap", "question", "incident", "rumor", "chain")
+SCENARIOS: Final = (
+    "swap",
+    "question",
+    "incident",
+    "rumor",
+    "chain",
+    "degroot",
+    "cournot",
+    "majority",
+    "cascade",
+    "threshold",
+    "commons",
+)
 ACTIVATIONS: Final = ("synchronized", "sequential", "shuffled", "random")
 PUBLISHED: Final = tuple((name, activation) for name in SCENARIOS for activation in ACTIVATIONS)
 

@@ -18,7 +18,7 @@ import attrs
 from society.codec import Scan, scan
 from society.lines import Line, Part, bounded, counted, shown
 from society.onward import onward
-from society.records import Answer, Approval, Crossing, End, Intent, Result
+from society.records import Answer, Approval, Barrier, Crossing, End, Intent, Result
 from society.reruns import Standing, standing
 from society.trace import Trace
 
@@ -79,11 +79,13 @@ def trace_of(found: Scan) -> Trace:
 def whereabouts(found: Scan) -> Whereabouts:
     """Return where the run stands whose journal was read."""
     last = found.last("barrier")
-    rounds = found.record(last).round if last is not None else 0  # type: ignore[union-attr]
+    barrier = found.record(last) if last is not None else None
+    assert barrier is None or isinstance(barrier, Barrier)
     records = list(found.records(last + 1 if last is not None else 0))
     end = records[-1] if records and isinstance(records[-1], End) else None
     return Whereabouts(
-        rounds=rounds - (end is not None and end.outcome == "conflict"),
+        # A round that could not be merged is told, and never was.
+        rounds=0 if barrier is None else barrier.round - (barrier.conflict is not None),
         crossings=len({(one.agent, one.tick, one.at) for one in records if isinstance(one, Crossing)}),
         in_flight=tuple(_in_flight(records)),
         waiting=tuple(standing(_Read(found))) if any(isinstance(one, Approval | Answer) for one in records) else (),

@@ -254,6 +254,19 @@ def test_a_failed_run_goes_on_when_its_code_was_mended_where_it_lies(tmp_path: P
     assert last_line(told.stdout) == "exit 1: finished after 3 rounds, but 1 tick failed"
 
 
+def test_a_conflict_leads_on_by_a_fork_from_the_round_before(tmp_path: Path) -> None:
+    code = "def live(tick):\n    if tick.round == 3:\n        tick.share('x', 1)\n"
+    file = scenario(tmp_path, code, "[shared]\nx = { initial = 0, merge = 'error' }\n", ("ada", "bob"), max_ticks=4)
+
+    told = society("run", file, "--store", tmp_path / "run")
+    shown = society("trace", "show", tmp_path / "run")
+
+    way = f"society fork {tmp_path / 'run'} --at 2"
+    assert told.returncode == 1
+    assert last_line(told.stdout).endswith(f"; go on with: {way}")
+    assert last_line(shown.stderr) == f"go on with: {way}"
+
+
 def test_a_full_disk_is_told_with_path_cause_and_how_to_go_on(tmp_path: Path) -> None:
     file = story(tmp_path, max_ticks=60)
 

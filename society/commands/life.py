@@ -69,9 +69,7 @@ class Ran:
     @property
     def onward(self) -> str | None:
         """The command that leads on, if something is left to do."""
-        result = self.result
-        # A round that could not be merged was told, and never was.
-        return self.kept.onward(result.outcome, result.rounds - (result.outcome == "conflict"))
+        return self.kept.onward(self.result.outcome, self.result.rounds)
 
 
 def lived(town: Any, run: Callable[[], Awaitable[Any]], max_ticks: int, kept: Kept, screen: Screen, quiet: bool) -> Ran:

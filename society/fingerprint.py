@@ -59,6 +59,12 @@ def meaning_of(
     for key, shared in table.shared.items():
         for field, value in attrs.asdict(shared, recurse=False).items():
             meaning[path_text(("shared", key, field))] = _plain(value)
+    for server, there in table.servers.items():
+        path = path_text(("servers", server))
+        # Not its environment and headers, where secrets are; what its tools are is found out when it is opened.
+        meaning |= _given(f"{path}.command", there.command and [*there.command, *there.args])
+        meaning |= _given(f"{path}.url", there.url) | _given(f"{path}.digest", there.digest)
+        meaning |= _given(f"{path}.trust", list(there.trust) or None)
     meaning |= _policy("policy", table.policy)
     meaning["agents"] = [entry.label for entry in table.agents]
     for entry in table.agents:

@@ -28,7 +28,17 @@ from society.host import AsyncHost
 from society.locate import Path as KeyPath
 from society.locate import Places, assembled, locate, path_text
 from society.populate import Ground, populate
-from society.references import Known, events_of, hosts_of, measures_of, policy_of, sensors_of, shared_of, until_of
+from society.references import (
+    Known,
+    events_of,
+    hosts_of,
+    measures_of,
+    policy_of,
+    sensors_of,
+    servers_of,
+    shared_of,
+    until_of,
+)
 from society.report import Report
 from society.scenario import Scenario
 from society.setting import with_settings
@@ -76,6 +86,7 @@ def load_scenario(
     parts = _parts(
         table,
         populations,
+        files.folder,
         Known(
             report=report,
             code=code,
@@ -122,10 +133,11 @@ def load_scenario(
     )
 
 
-def _parts(table: ScenarioTable, populations: Mapping[int, list[Agent]], known: Known) -> dict[str, Any]:
+def _parts(table: ScenarioTable, populations: Mapping[int, list[Agent]], folder: Path, known: Known) -> dict[str, Any]:
     """Return what is made of the sections that refer to each other, or to the code."""
-    every_host = tuple(known.code.distinct_hosts()) if known.code else ()
-    hosts = hosts_of(table.agents, populations, known)
+    servers = servers_of(table.servers, folder, known)
+    every_host = (*(known.code.distinct_hosts() if known.code else ()), *servers.values())
+    hosts = hosts_of(table.agents, populations, servers, known)
     shared = shared_of(table.shared, known)
     return {
         "agents": tuple(_with_policies(table, populations, hosts, known)),

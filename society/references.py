@@ -6,6 +6,8 @@ Does not know: TOML, files, or how agents are made.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -18,12 +20,13 @@ from society.errors import ScenarioError, ValueRefused
 from society.expressions import ConditionFault, Names
 from society.host import AsyncHost, join
 from society.locate import Path
+from society.mcp_host import AsyncMCPHost
 from society.merge import check_fit
 from society.messages import WORLD
 from society.policy import Policy, Rule
 from society.report import Report
 from society.shared import MERGE_RULES, Shared
-from society.tables import AgentTable, EventTable, MeasureTable, PolicyTable, ScenarioTable, SharedTable
+from society.tables import AgentTable, EventTable, MeasureTable, PolicyTable, ScenarioTable, ServerTable, SharedTable
 from society.values import FrozenDict
 
 
@@ -82,14 +85,42 @@ def _merge(name: str, path: Path, known: Known) -> Any:
     return function
 
 
+def servers_of(tables: Mapping[str, ServerTable], folder: os.PathLike[str], known: Known) -> dict[str, AsyncMCPHost]:
+    """Return the tool servers as hosts that are opened with the run."""
+    servers = {}
+    for name, table in tables.items():
+        if known.code and name in known.code.hosts():
+            known.report.add(("servers", name), f"the code file has a host of this name, too: {name}")
+        command = None if table.command is None else [*table.command, *table.args]
+        if command and command[0] == "python":
+            command[0] = sys.executable  # the one that has what the society has, whatever PATH says
+        try:
+            servers[name] = AsyncMCPHost(
+                name,
+                command=command,
+                url=table.url,
+                digest=table.digest,
+                trust=table.trust,
+                env=table.env,
+                cwd=folder if command else None,
+                headers=table.headers,
+            )
+        except ScenarioError as error:
+            known.report.add(("servers", name), str(error).rstrip("."))
+    return servers
+
+
 def hosts_of(
-    entries: Iterable[AgentTable], agents: Mapping[int, list[Agent]], known: Known
-) -> dict[str, list[AsyncHost]]:
-    """Return each agent's hosts by its name. An entry that names none has all hosts of the code file."""
-    there = known.code.hosts() if known.code else {}
+    entries: Iterable[AgentTable],
+    agents: Mapping[int, list[Agent]],
+    servers: Mapping[str, AsyncMCPHost],
+    known: Known,
+) -> dict[str, list[Any]]:
+    """Return each agent's hosts by its name. An entry that names none has all hosts of the code file, and all servers."""
+    there: dict[str, Any] = {**(known.code.hosts() if known.code else {}), **servers}
     is_read = known.code is None or known.code.whole
-    every = known.code.distinct_hosts() if known.code else []
-    hosts: dict[str, list[AsyncHost]] = {}
+    every: list[Any] = [*(known.code.distinct_hosts() if known.code else []), *servers.values()]
+    hosts: dict[str, list[Any]] = {}
     for entry in entries:
         path: Path = ("agents", entry.index)
         chosen = every if entry.hosts is None else _chosen(entry.hosts, (*path, "hosts"), there, known)
@@ -105,10 +136,12 @@ def hosts_of(
     return hosts
 
 
-def _chosen(names: Iterable[str], path: Path, there: Mapping[str, AsyncHost], known: Known) -> list[AsyncHost]:
+def _chosen(names: Iterable[str], path: Path, there: Mapping[str, Any], known: Known) -> list[Any]:
     for number, name in enumerate(names):
         if name not in there and (known.code is None or known.code.whole):
-            known.report.unknown((*path, number), "the code file has no host", name, there)
+            is_server = any(isinstance(host, AsyncMCPHost) for host in there.values())
+            what = "neither a host of the code file nor a server:" if is_server else "the code file has no host"
+            known.report.unknown((*path, number), what, name, there)
     return [there[name] for name in names if name in there]
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from society.agent import Agent
+from society.connections import is_connection
 from society.errors import UnknownTool
 from society.files import Input
 from society.host import AsyncHost
@@ -99,7 +100,8 @@ class Scenario:
         Args:
             activation: Instead of the scenario's own.
             seed: Instead of the scenario's own.
-            tools: Functions, by the names of the tools that they stand for on every host.
+            tools: Functions, by the names of the tools that they stand for on every host. A tool server of which there
+                are some is not started: they stand for the whole of it.
             sensors: Functions, by the names of sensors.
             keep_trace: Without a trace a run costs less; its result then has `trace=None`.
 
@@ -158,7 +160,7 @@ class Scenario:
             ("sensor", sensors, {name for host in there for name in host.sensors}),
         ):
             for name in fakes:
-                if name not in known:
+                if name not in known and not any(_is_of_server(name, host) for host in there):
                     raise UnknownTool(what, name, tuple(sorted(known)))
         twins = {id(host): _with_fakes(host, tools, sensors) for host in there}
         if all(list(hosts) == list(self.every_host) for hosts in self.hosts.values()):
@@ -169,12 +171,17 @@ class Scenario:
 
 def _with_fakes(host: AsyncHost, tools: Mapping[str, Any], sensors: Mapping[str, Any]) -> AsyncHost:
     """Return a host whose tools and sensors of these names are replaced; the rest of each declaration stays."""
+    if of_server := [name for name in tools if _is_of_server(name, host)]:
+        stand_in = AsyncHost()
+        for name in of_server:
+            stand_in.tool(name, thread=False)(tools[name])
+        return stand_in
     if not (host.tools.keys() & tools.keys() or host.sensors.keys() & sensors.keys()):
         return host
     twin = copy.copy(host)
     # Where they stand, not in a thread: fakes are quick, and a clock that jumps does not wait for threads.
     twin.tools = {
-        name: attrs.evolve(tool, function=tools[name], thread=False) if name in tools else tool
+        name: attrs.evolve(tool, function=tools[name], thread=False, loop=None) if name in tools else tool
         for name, tool in host.tools.items()
     }
     twin.sensors = {
@@ -182,3 +189,8 @@ def _with_fakes(host: AsyncHost, tools: Mapping[str, Any], sensors: Mapping[str,
         for name, sensor in host.sensors.items()
     }
     return twin
+
+
+def _is_of_server(tool: str, host: Any) -> bool:
+    """Tell whether a host is a tool server that a tool of this name would be on; which ones it has is not known yet."""
+    return is_connection(host) and tool.startswith(f"{host.name}__")

@@ -23,7 +23,16 @@ import attrs
 from society.errors import Fault, ScenarioFaults, nearest
 from society.limits import Limits
 from society.locate import Path, path_of, path_text
-from society.tables import AgentTable, EventTable, MeasureTable, PolicyTable, ScenarioTable, SendTable, SharedTable
+from society.tables import (
+    AgentTable,
+    EventTable,
+    MeasureTable,
+    PolicyTable,
+    ScenarioTable,
+    SendTable,
+    ServerTable,
+    SharedTable,
+)
 
 _BY_NAME: Final = {"agents": ("name", "from"), "measures": ("name",)}
 
@@ -132,6 +141,8 @@ def _keys(here: Mapping[str, Any], path: Path) -> list[str]:
             return _known(PolicyTable)
         case ("shared", _):
             return _known(SharedTable)
+        case ("servers", _):
+            return _known(ServerTable)
         case ("topology",):
             return [*here, "graph", "group"]
         case ("agents", _):

@@ -124,7 +124,7 @@ class AgentTable:
     """A function of the code file that returns agents."""
     observe: Names = ()
     hosts: Names | None = None
-    """Hosts of the code file; left out, all of them."""
+    """Hosts of the code file, and servers; left out, all of them."""
     policy: PolicyTable = PolicyTable()
     state: Values = attrs.field(factory=dict)
     public: Values = attrs.field(factory=dict)
@@ -194,6 +194,36 @@ class TopologyTable:
 
 
 @attrs.frozen(kw_only=True)
+class ServerTable:
+    """A tool server."""
+
+    command: Names | None = None
+    """Starts it, in the scenario's folder; `python` is the interpreter that runs the society."""
+    args: Names = ()
+    """Further arguments of the command."""
+    env: dict[str, str] = attrs.field(factory=dict)
+    """What it sees of the environment besides a few variables such as PATH."""
+    url: str | None = None
+    """Where it listens, instead of a command."""
+    headers: dict[str, str] = attrs.field(factory=dict)
+    """Sent with every request to the url."""
+    digest: str | None = None
+    """That its catalog must have; `society tools` tells it."""
+    trust: tuple[Literal["reads_only", "idempotent"], ...] = ()
+    """Which of its hints are believed."""
+
+    def __attrs_post_init__(self) -> None:
+        if (self.command is None) == (self.url is None):
+            raise Misfit("a server has either command = [ … ] or url = …", ("command", "url"))
+        if self.command == ():
+            raise Misfit("the command is empty; its first part is a program")
+        if self.command is None and (self.args or self.env):
+            raise Misfit("args and env go with a command; a server at a url was started by somebody else")
+        if self.url is None and self.headers:
+            raise Misfit("headers go with a url")
+
+
+@attrs.frozen(kw_only=True)
 class RunTable:
     """How a scenario was run: the end of the copy that lies in a run's folder."""
 
@@ -209,7 +239,7 @@ class RunTable:
 class ScenarioTable:
     """A whole scenario file."""
 
-    later: ClassVar = ("models", "servers", "budget")
+    later: ClassVar = ("models", "budget")
 
     name: str | None = None
     """Left out, the file's name without its ending."""
@@ -230,6 +260,7 @@ class ScenarioTable:
     parameters: Values = attrs.field(factory=dict)
     limits: Limits = attrs.field(factory=Limits)
     shared: dict[str, SharedTable] = attrs.field(factory=dict)
+    servers: dict[str, ServerTable] = attrs.field(factory=dict)
     policy: PolicyTable = PolicyTable()
     topology: TopologyTable | None = None
     agents: tuple[AgentTable, ...] = ()
@@ -242,7 +273,7 @@ HOMES: Final[dict[str, str]] = {
     **{field.name: "[limits]" for field in attrs.fields(Limits)},
     **dict.fromkeys(("base_url", "api_key", "use", "extra_body", "replies"), "[models.NAME]"),
     **dict.fromkeys(("usd", "tokens"), "[budget]"),
-    **dict.fromkeys(("command", "url"), "[servers.NAME]"),
+    **dict.fromkeys(("command", "url", "digest", "trust"), "[servers.NAME]"),
     **dict.fromkeys(("initial", "merge", "writers", "readers"), "[shared] KEY = { … }"),
     **dict.fromkeys(("behavior", "count", "rows", "observe", "hosts", "state", "public"), "[[agents]]"),
 }

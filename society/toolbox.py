@@ -135,7 +135,7 @@ def toolbox(desk: Desk, tools: Iterable[str], agent: str) -> Toolbox:
         if not isinstance(wanted, str):
             raise ScenarioError(f"agent {agent!r}: tools are named by texts, as its hosts know them, not {wanted!r}.")
         found = [wanted] if wanted in known else [name for name in known if fnmatchcase(name, wanted)]
-        if not found and not _is_glob(wanted):
+        if not found and not _is_glob(wanted) and not _may_come(desk):
             raise ScenarioError(f"agent {agent!r} has no tool {wanted!r}.{suggestion(wanted, known)}")
         chosen |= dict.fromkeys(found)
     for name in desk.tools:
@@ -148,15 +148,25 @@ def toolbox(desk: Desk, tools: Iterable[str], agent: str) -> Toolbox:
 
 
 def _offer(desk: Desk, name: str, shown: str) -> Offer:
-    _, tool = desk.tools[name]
-    schema = getattr(tool, "schema", None)  # a tool server sends its own
-    if schema is None:
+    host, tool = desk.tools[name]
+    offers = getattr(getattr(host, "catalog", None), "offers", ())
+    sent = next((offer for offer in offers if offer.name == name), None)
+    if sent is None:
         schema = schema_of(tool.function, name=shown, source=f"the host of {name}")
-    return Offer(schema=attrs.evolve(schema, name=shown), name=name, reads_only=tool.reads_only)
+    else:  # a tool server sends its own schema, and judges arguments itself
+        schema = ToolSchema(
+            name=shown, description=sent.description, input_schema=sent.input_schema, source=f"the server {host.name}"
+        )
+    return Offer(schema=schema, name=name, reads_only=tool.reads_only)
 
 
 def _own(name: str) -> Offer:
     return Offer(schema=schema_of(OWN[name], name=name, injected=("tick",), source="the society"))
+
+
+def _may_come(desk: Desk) -> bool:
+    """Tell whether there are tool servers that are not open yet: what they offer is not known."""
+    return any(hasattr(host, "catalog") and host.catalog is None for host in desk.hosts)
 
 
 def _is_glob(name: str) -> bool:

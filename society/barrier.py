@@ -19,7 +19,7 @@ from society.messages import WORLD, Message, Receipt
 from society.records import Barrier, Contribution, Crossing, Intent, Result, Settlement, order
 from society.spending import spent_after
 from society.state import Action, State, Terms, action_of
-from society.tally import tally
+from society.tally import tally, tally_crossings
 from society.values import EMPTY, FrozenDict, Value
 
 Crossings = Mapping[tuple[str, int], Sequence[Crossing]]
@@ -137,7 +137,7 @@ class RoundInProgress:
         self._ended.append(contribution)
         agent = contribution.agent
         if contribution.ending != "well":
-            if self.terms.retire_failed and agent not in self._leaving:
+            if self.terms.retire_failed and contribution.ending == "failed" and agent not in self._leaving:
                 self._leaving.append(agent)
             return
         touched = False
@@ -159,7 +159,9 @@ class RoundInProgress:
         if contribution.state or contribution.gone:
             self.memories[agent] = _changed(self.memory(agent), contribution.state or {}, contribution.gone or ())
         if contribution.public or contribution.public_gone:
-            self.publics[agent] = _changed(self.public(agent), contribution.public or {}, contribution.public_gone or ())
+            self.publics[agent] = _changed(
+                self.public(agent), contribution.public or {}, contribution.public_gone or ()
+            )
 
     def memory(self, name: str) -> FrozenDict:
         found = self.memories.get(name)
@@ -252,7 +254,8 @@ class RoundInProgress:
         closed.merged = {key: value for key, value in self.shared.items() if callable(self.terms.shared[key].merge)}
         if closed.conflict is not None:
             closed.merges = []
-            return closed  # nothing of the round is applied
+            closed.after = self._only_effects(closed, crossings, {settlement.id for settlement in settled})
+            return closed
         born = self._bear()
         gone = frozenset(self._leaving)
         self._turn_back(gone)
@@ -377,6 +380,14 @@ class RoundInProgress:
             counts=counts,
             spent=spent_after(before.spent, crossings) if crossings else before.spent,
         )
+
+    def _only_effects(self, closed: Closed, crossings: Crossings, settled: set[str]) -> State:
+        """Return the state before, of which nothing was applied; what the tools did has happened all the same."""
+        doubts, _ = self._doubts(crossings, settled)
+        counts = tally_crossings(self.before.counts, crossings)
+        counts["in_doubt"] = len(doubts)
+        counts["shared_conflicts"] += len(closed.conflicts)
+        return attrs.evolve(self.before, doubts=doubts, counts=counts, spent=spent_after(self.before.spent, crossings))
 
     def _doubts(
         self, crossings: Crossings, settled: set[str]

@@ -26,14 +26,18 @@ from society.errors import (
 )
 from society.host import SubAgent, Tool, called, explained
 from society.limits import Limits
-from society.records import Answer, Crossing, Delegation, Late, Read
-from society.slots import AllGivenUp, Slots
+from society.records import Answer, Crossing, Delegation, Late, Read, order
+from society.replaying import Replaying
+from society.slots import AllGivenUp, Boundaries
 from society.tick import Tick
 from society.values import NO_ANSWER, UNKNOWN, WAIT, Value, freeze, plain
 from society.work import Opaque, Work, failure, head, let_through, returned, told
 
 if TYPE_CHECKING:
     from society.asking import Asking
+
+AGES = 1e9
+"""Seconds, of a replay's clock, which jumps: longer than any behavior waits before it gives a crossing up."""
 
 
 class Journal(Protocol):
@@ -51,13 +55,14 @@ class Gate:
         self,
         *,
         limits: Limits,
+        boundaries: Boundaries,
         run_id: str,
         journal: Journal | None,
         approver: Any,
         asker: Any,
         crash: Callable[[BaseException], None],
         parked: Callable[[], None],
-        replaying: bool = False,
+        replaying: Replaying | None = None,
     ) -> None:
         self.limits = limits
         self.run_id = run_id
@@ -66,11 +71,9 @@ class Gate:
         self.asker = asker
         self.replaying = replaying
         """Nothing goes out: what was not recorded is a divergence."""
-        self.tools = Slots(limits.max_concurrent_tools)
-        self.llm = Slots(limits.max_concurrent_llm)
-        self.reads = Slots(limits.max_concurrent_reads)
-        self.human = Slots(None)
-        self.subagents = Slots(None)
+        self._boundaries = boundaries
+        self.tools, self.llm, self.reads = boundaries.tools, boundaries.llm, boundaries.reads
+        self.human, self.subagents = boundaries.human, boundaries.subagents
         self.open: list[Any] = []
         """Records of the open round, in order of arrival."""
         self.late: list[Late] = []
@@ -84,12 +87,8 @@ class Gate:
         self._parked = parked
 
     def stats(self) -> dict[str, dict[str, int]]:
-        return {
-            "tools": self.tools.stats(),
-            "llm": self.llm.stats() if self.asking is None else self.asking.stats(),
-            "reads": self.reads.stats(),
-            "human": self.human.stats(),
-        }
+        stats = self._boundaries.stats()
+        return stats if self.asking is None else {**stats, "llm": self.asking.stats()}
 
     def _crash(self, error: BaseException) -> None:
         self.broken = True
@@ -138,14 +137,37 @@ class Gate:
         found = script.pop(entry.at, []) if script else []
         if found:
             tick.root.records += found
-        elif self.replaying:
-            self.diverge(tick, entry, "nothing: the journal ends here", entry.what)
         return found
 
     def diverge(self, tick: Tick, entry: Entry, recorded: str, asked: str) -> NoReturn:
         divergence = ReplayDivergence(tick._snapshot.round, tick._member.agent.name, entry.at, recorded, asked)
         self._crash(divergence)
         raise divergence
+
+    async def unrecorded(self, tick: Tick, entry: Entry, recorded: str, asked: str) -> NoReturn:
+        """Find out in a replay why a crossing did not end: its tick failed while it was in flight, or the code has changed."""
+        assert self.replaying is not None
+        root = tick.root
+        if self.replaying.failed(tick._snapshot.round, root._member.agent.name, root.number):
+            await trio.sleep(AGES)
+        self.diverge(tick, entry, recorded, asked)
+
+    async def until_given_up(self, tick: Tick, entry: Entry, record: Any) -> NoReturn:
+        """Wait until the tick gives a crossing up again, as it did when that was recorded."""
+        if self.replaying is not None:
+            await trio.sleep(AGES)
+            self.diverge(tick, entry, f"{told(record)}, given up by its tick", f"{entry.what}, and waits for it")
+        await trio.sleep_forever()
+        raise AssertionError
+
+    def unasked(self, root: Tick) -> None:
+        """Find in a replay that a tick ended well and did not ask for all that was recorded."""
+        if self.replaying is not None and root.script:
+            at = min(root.script, key=order)
+            recorded = told(root.script[at][0])
+            divergence = ReplayDivergence(root._snapshot.round, root._member.agent.name, at, recorded, "nothing more")
+            self._crash(divergence)
+            raise divergence
 
     def models(self, tick: Tick) -> Asking:
         """Return the way to the models.
@@ -177,7 +199,9 @@ class Gate:
                 if not isinstance(record, Read) or record.sensor != name:
                     self.diverge(tick, entry, told(record), entry.what)
                 if record.cut:
-                    await trio.sleep_forever()
+                    await self.until_given_up(tick, entry, record)
+            elif self.replaying is not None:
+                await self.unrecorded(tick, entry, "nothing", entry.what)
             else:
                 record = await self._read(tick, entry, name, host)
             if record.unknown is None:
@@ -300,15 +324,23 @@ class Gate:
 
     def came_late(self, action: str, result: outcome.Outcome[Any]) -> None:
         """Take what came back from an action that its tick had given up: proof, and nothing else (B4)."""
-        if self.closed:
-            return
         try:
             value, ending = returned(result.unwrap()), "done"
         except BaseException as error:
             value, ending = failure(error), "failed"
         late = Late(id=action, ending=ending, value=value)  # type: ignore[arg-type]
-        self.put(late)
-        self.late.append(late)
+        if self.closed:
+            self._boundaries.unheard.append(late)
+        else:
+            self.put(late)
+            self.late.append(late)
+
+    def hear(self) -> None:
+        """Take what came back while no run was open."""
+        unheard, self._boundaries.unheard = self._boundaries.unheard, []
+        for late in unheard:
+            self.put(late)
+            self.late.append(late)
 
     # ── people ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -320,10 +352,12 @@ class Gate:
             last = found[-1] if found else None
             if last is not None and (not isinstance(last, Answer) or last.question != question):
                 self.diverge(tick, entry, told(last), f"ask_human({question!r})")
+            if (last is None or last.standing) and self.replaying is not None:
+                await self.unrecorded(tick, entry, "nothing" if last is None else "no answer", entry.what)
             if last is None or last.standing:
                 last = await self._asked(tick, entry, question, last)
             if last.cut:
-                await trio.sleep_forever()
+                await self.until_given_up(tick, entry, last)
             return NO_ANSWER if last.no_answer else last.answer
         finally:
             entry.end()
@@ -374,7 +408,7 @@ class Gate:
             await trio.lowlevel.checkpoint_if_cancelled()
             lane = tick.lane(entry)
             record = await self._delegated(lane, entry, subagent, payload)
-            self.compare(tick, entry, record)
+            await self.compare(tick, entry, record)
             if record.ending != "done":
                 raise ToolFailed(subagent.name, record.result["error"], record.result["message"])
             ended_well = True
@@ -407,13 +441,13 @@ class Gate:
         place = head(lane._parent or lane, entry)
         return Delegation(**place, subagent=subagent.name, payload=payload, ending=ending, result=value)  # type: ignore[arg-type]
 
-    def compare(self, tick: Tick, entry: Entry, record: Crossing) -> None:
+    async def compare(self, tick: Tick, entry: Entry, record: Crossing) -> None:
         """Keep what code came to. On resume it ran again, and must have come to what was recorded."""
         script = tick.root.script
         found = script.pop(entry.at, []) if script else []
         if not found:
-            if self.replaying:
-                self.diverge(tick, entry, "nothing: the journal ends here", told(record))
+            if self.replaying is not None:
+                await self.unrecorded(tick, entry, "nothing", told(record))
             self.keep(tick, record)
             return
         tick.root.records += found

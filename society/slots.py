@@ -9,11 +9,10 @@ Does not know: what is called.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ import outcome
 import trio
 
 from society.errors import SocietyError
+from society.limits import Limits
 
 THREADS: Final = 1_000
 """Worker threads at once at a boundary without a bound; one more waits within its own timeout."""
@@ -44,6 +44,18 @@ class Slots:
         self.max_in_flight = 0
         self.threads = trio.CapacityLimiter(THREADS if bound is None else bound)
         self._waiting: OrderedDict[trio.lowlevel.Task, None] = OrderedDict()
+        self._unheard: deque[tuple[Place, outcome.Outcome[Any]]] = deque()
+
+    def begin(self) -> None:
+        """Begin a run: threads that ended when no event loop was there to hear of it give their places back now."""
+        self.threads = trio.CapacityLimiter(THREADS if math.isinf(self.bound) else self.bound)
+        while self._unheard:
+            place, result = self._unheard.popleft()
+            place.came_back(result)
+
+    def ended_unheard(self, place: Place, result: outcome.Outcome[Any]) -> None:
+        """Keep what came back when its event loop had ended. Called from worker threads."""
+        self._unheard.append((place, result))
 
     @property
     def waiting(self) -> int:
@@ -136,6 +148,7 @@ class Place:
     async def run_in_thread(self, function: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
         """Run a plain function in a worker thread. When cancelled, the thread is given up and keeps this place."""
         assert self._slots is not None
+        slots = self._slots
         self.interruptible = False
         token = trio.lowlevel.current_trio_token()
         lock = threading.Lock()
@@ -154,8 +167,10 @@ class Place:
                 late = given_up
             if not late:
                 return result  # unwrapped outside: what a plain function returns may be something to await
-            with contextlib.suppress(trio.RunFinishedError):  # the journal's intent stands, and resume settles it
+            try:
                 token.run_sync_soon(self.came_back, result)
+            except trio.RunFinishedError:
+                slots.ended_unheard(self, result)
             return None
 
         try:
@@ -186,3 +201,29 @@ class Place:
         slots._put_back()
         if self.on_late is not None and result is not None:
             self.on_late(result)
+
+
+class Boundaries:
+    """The places of all boundaries of one society, for its whole life: a thread that was given up in one call of `run`
+    keeps its place in the next."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.tools = Slots(limits.max_concurrent_tools)
+        self.llm = Slots(limits.max_concurrent_llm)
+        self.reads = Slots(limits.max_concurrent_reads)
+        self.human = Slots(None)
+        self.subagents = Slots(None)
+        self.unheard: list[Any] = []
+        """Proof that came back while no run was open, as records."""
+
+    def begin(self) -> None:
+        for slots in (self.tools, self.llm, self.reads, self.human, self.subagents):
+            slots.begin()
+
+    def stats(self) -> dict[str, dict[str, int]]:
+        return {
+            "tools": self.tools.stats(),
+            "llm": self.llm.stats(),
+            "reads": self.reads.stats(),
+            "human": self.human.stats(),
+        }

@@ -51,6 +51,7 @@ from society.replaying import Replaying
 from society.retelling import forked_events, retold
 from society.rounds import RoundUnderWay, where_raised
 from society.run_result import RunResult
+from society.slots import Boundaries
 from society.snapshot import Snapshot
 from society.spending import total
 from society.state import State, Terms, first_state
@@ -176,9 +177,7 @@ class AsyncSociety:
         self._meaning, self._code = dict(meaning or {}), dict(code or {})
         self._telling = Telling(keep=keep_trace)
         self._gate: Gate | None = None
-        self._stats: Mapping[str, Any] = Gate(
-            limits=self.limits, run_id="", journal=None, approver=None, asker=None, crash=_nothing, parked=_nothing
-        ).stats()
+        self.boundaries = Boundaries(self.limits)
         self.forced = forced
         self.known_changes: list[str] = []
         self._replaying: Replaying | None = None
@@ -264,7 +263,7 @@ class AsyncSociety:
     @property
     def stats(self) -> Counts:
         """By boundary, how calls queued: depends on time, and is never traced."""
-        numbers = self._gate.stats() if self._gate is not None else self._stats
+        numbers = (self._gate or self.boundaries).stats()
         there = connections.stats_of(self.members.connections)
         return Counts({boundary: Counts(found) for boundary, found in {**numbers, **there}.items()})
 
@@ -330,15 +329,17 @@ class AsyncSociety:
             self._last = attrs.evolve(self._last, failed=None)  # whoever runs it again goes on behind the failure
         self._end = None
         self._stop = self._broken = None
+        self.boundaries.begin()
         gate = self._gate = Gate(
             limits=self.limits,
+            boundaries=self.boundaries,
             run_id=self.run_id,
             journal=journal,
             approver=self.approver,
             asker=self.asker,
             crash=self._crashed,
             parked=self._parked,
-            replaying=self._replaying is not None,
+            replaying=self._replaying,
         )
         if self._models or self._replaying is not None:
             from society.asking import Asking
@@ -520,6 +521,7 @@ class AsyncSociety:
         script = scripted(self._left_open, round)
         gate.late += [record for record in self._left_open if isinstance(record, Late)]
         gate.open = [*self._left_open]
+        gate.hear()
         self._left_open = []
         way = self._under_way = RoundUnderWay(
             snapshot, self.limits.round_timeout, script, self._is_ending, self._look_who_waits
@@ -602,12 +604,15 @@ class AsyncSociety:
             return []
         view = self.view(state)
         found: list[tuple[str, str | None, Value]] = []
+        told: dict[str, Value] = {}
         for name, measure in self._measures.items():
             value = looked_at(f"measures.{name}", measure, view)
             if isinstance(value, dict):
                 found += [(name, agent, number) for agent, number in value.items()]
             else:
                 found.append((name, None, value))
+            told[name] = value
+        for name, value in told.items():  # once all of them have been taken: a round is measured once
             self._measured.setdefault(name, []).append(value)
         return found
 
@@ -621,7 +626,7 @@ class AsyncSociety:
             self.state,
             on_error=self.on_error,
             max_ticks=max_ticks,
-            until=lambda: self._until is not None and looked_at("until", self._until, self.view()) is True,
+            until=lambda: self._until is not None and bool(looked_at("until", self._until, self.view())),
             quiet=self._quiet,
             budget=self._used_up(),
             events_to_come=any(round > self.state.round for round in self._events),

@@ -28,7 +28,7 @@ def tally(
     retired: int,
 ) -> Mapping[str, int]:
     """Return the counts after a round. `waiting` is by how many copies the inboxes grew."""
-    counts = dict(before)
+    counts = tally_crossings(before, crossings)
     counts["rounds"] += 1
     counts["ticks"] += len(ticks)
     for contribution in ticks:
@@ -37,9 +37,6 @@ def tally(
         elif contribution.ending == "late":
             counts["late_ticks"] += 1
             counts["timeouts"] += 1
-    for records in crossings.values():
-        for record in records:
-            _count(counts, record)
     counts["in_doubt"] = doubts
     counts["messages_sent"] += sent
     counts["messages_read"] += read
@@ -50,6 +47,17 @@ def tally(
     counts["shared_conflicts"] += conflicts
     counts["births"] += births
     counts["retired"] += retired
+    return counts
+
+
+def tally_crossings(
+    before: Mapping[str, int], crossings: Mapping[tuple[str, int], Sequence[Crossing]]
+) -> dict[str, int]:
+    """Return the counts after the crossings of a round alone."""
+    counts = dict(before)
+    for records in crossings.values():
+        for record in records:
+            _count(counts, record)
     return counts
 
 

@@ -13,6 +13,7 @@ Does not know: how a crossing is made (that is the gate's), or what other agents
 
 from __future__ import annotations
 
+import inspect
 import random
 import sys
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
@@ -72,6 +73,7 @@ class Tick:
     silent: dict[str, str] | None = None
     degraded_by: str | None = None
     retiring = False
+    gatherings: tuple[Coroutine[Any, Any, Any], ...] = ()
     place = 0
     """The tick's place in order of activation."""
     script: dict[str, list[Any]] | None = None
@@ -411,7 +413,9 @@ class Tick:
         All run to their end. If some raise, the first of them in order is raised then.
         """
         self._mine()
-        return self._gathered(crossings)
+        gathering = self._gathered(crossings)
+        self.root.gatherings = (*self.root.gatherings, gathering)
+        return gathering
 
     # ── how it is kept ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -444,6 +448,13 @@ class Tick:
     def never_awaited(self) -> list[Entry]:
         """Return the crossings that this tick or lane asked for and never began, and close them (B9)."""
         root = self.root
+        if self is root:
+            for (
+                gathering
+            ) in self.gatherings:  # what was never awaited is told by its crossings; Python need not warn too
+                if inspect.getcoroutinestate(gathering) == inspect.CORO_CREATED:
+                    gathering.close()
+            self.gatherings = ()
         left = [entry for entry in root.entries if not entry.begun and (self is root or entry.tick is self)]
         for entry in left:
             root.entries.remove(entry)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 from societies import idle
 
 from society.agent import Agent
@@ -132,7 +133,8 @@ def test_error_stops_with_nothing_of_the_round_applied() -> None:
     result = closed(
         state, did("ada", ("share", "strict", 1), ("share", "a", 9), send("bob")), did("bob", ("share", "strict", 1))
     )
-    assert result.after is state and result.conflict_key == "strict"
+    assert attrs.evolve(result.after, counts=state.counts) == state and result.conflict_key == "strict"
+    assert result.after.counts["shared_conflicts"] == 1
     assert result.conflicts == [("strict", 0, [("ada", 1), ("bob", 1)], ["ada", "bob"])]
     assert result.merges == []
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from schedules import run
 from societies import doing, idle, keeping, kinds, refolded, town
 
 from society import (
+    ActionInDoubt,
     Agent,
     AsyncHost,
     AsyncRuntime,
@@ -560,3 +563,82 @@ def test_a_newcomer_moves_nobody_else_in_a_shuffled_society() -> None:
     few, many = order("a", "b", "c"), order("new", "a", "b", "c")
     assert few == [[name for name in names if name != "new"] for names in many]
     assert len(set(map(tuple, few))) > 1
+
+
+def test_a_round_that_cannot_be_merged_still_tells_what_its_tools_did() -> None:
+    """C1, J4: nothing of the round is applied, but an effect in doubt is in doubt."""
+    host = AsyncHost()
+
+    @host.tool("pay")
+    async def pay() -> None:
+        await trio.sleep(100)
+
+    async def ada(tick: Any) -> None:
+        tick.share("once", 1)
+        with contextlib.suppress(ActionInDoubt):
+            await tick.call("pay")
+
+    def bob(tick: Any) -> None:
+        tick.share("once", 2)
+
+    society = town(ada, bob, hosts=host, shared={"once": Shared(0, merge="error")}, limits=Limits(tool_timeout=1))
+    result = run(society.run, 3)
+    assert (result.outcome, result.rounds, result.shared["once"]) == ("conflict", 0, 0)
+    assert [action.tool for action in result.in_doubt] == ["pay"]
+    assert (result.metrics.tool_calls, result.metrics.timeouts, result.metrics.in_doubt) == (1, 1, 1)
+
+
+def test_a_late_tick_does_not_retire_its_agent() -> None:
+    """R11, R12: late is not failed."""
+
+    async def ada(tick: Any) -> None:
+        await trio.sleep(100 if tick.round == 1 else 0)
+
+    society = town(ada, on_error="retire", limits=Limits(round_timeout=1))
+    result = run(society.run, 2)
+    assert (result.rounds, result.metrics.late_ticks, result.metrics.retired) == (2, 1, 0)
+
+
+def test_until_counts_whatever_python_takes_for_true() -> None:
+    society = town(idle, until=lambda view: view.round)
+    assert run(society.run, 5).outcome == "satisfied"
+
+
+def test_a_measure_that_raises_is_told_with_its_line_and_counts_for_nothing() -> None:
+    def broken(view: Any) -> float:
+        return 1 / (1 - view.round)
+
+    society = town(idle, measures={"round": lambda view: view.round, "broken": broken})
+    with pytest.raises(
+        ScenarioError, match=r"measures\.broken, after round 1: ZeroDivisionError: .*test_societies\.py"
+    ):
+        run(society.run, 3)
+    assert society.measures["round"] == [0]
+
+
+def test_a_thread_that_was_given_up_keeps_its_place_in_the_next_call_of_run() -> None:
+    """B4, across calls: what comes back between two of them is proof in the second."""
+    host, gate = AsyncHost(), threading.Event()
+
+    @host.tool("block", timeout=0.05)
+    def block() -> str:
+        gate.wait(10)
+        return "done after all"
+
+    async def ada(tick: Any) -> None:
+        with contextlib.suppress(ActionInDoubt, ToolFailed):
+            await tick.call("block")
+
+    async def quiet(tick: Any) -> None:
+        await (ada(tick) if tick.round < 3 else trio.lowlevel.checkpoint())
+
+    society = town(quiet, hosts=host, limits=Limits(max_concurrent_tools=1))
+    trio.run(society.tick)
+    trio.run(society.tick)
+    assert [event.ending for event in society.trace.where(kind="action")] == ["in_doubt", "not_executed"]
+    gate.set()
+    while not society.boundaries.tools._unheard:
+        time.sleep(0.01)  # a real thread: there is nothing else to wait on
+    trio.run(society.tick)
+    assert [event.result for event in society.trace.where(kind="settled")] == ["done after all"]
+    assert not society.state.doubts

@@ -15,7 +15,7 @@ from typing import Any
 
 from cyclopts import App, CycloptsError, Parameter
 
-from society.commands import again, approve, check, compare, run, shelf, sweep, trace
+from society.commands import again, approve, check, compare, run, shelf, sweep, tools, trace
 from society.errors import (
     AsyncToolRefused,
     ReplayDivergence,
@@ -55,6 +55,7 @@ app.command(approve.approve)
 app.command(check.check)
 app.command(compare.compare)
 app.command(sweep.sweep)
+app.command(tools.tools)
 app.command(trace.app)
 app.command(shelf.list_, name="list")
 app.command(shelf.new)

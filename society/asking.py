@@ -146,7 +146,7 @@ class Asking:
             degraded = found.degraded or found.why != ""
             place = head(tick, entry)
             answer = recorded(found.answer)
-            self.gate.compare(
+            await self.gate.compare(
                 tick,
                 entry,
                 Reason(
@@ -240,7 +240,7 @@ class Asking:
                 else:
                     state = state.answered(await self._run(lane, box, step.calls))
             record = Act(**head(tick, entry), outcome=step.outcome, reason=str(freeze(step.reason)), turns=state.turns)
-            self.gate.compare(tick, entry, record)
+            await self.gate.compare(tick, entry, record)
             ended = True
             return ActResult(
                 outcome=step.outcome,
@@ -331,7 +331,9 @@ class Asking:
             if not isinstance(record, Model) or record.request != digest:
                 self.gate.diverge(tick, entry, told(record), f"model request {digest}: {_last_words(body)}")
             if record.cut:
-                await trio.sleep_forever()
+                await self.gate.until_given_up(tick, entry, record)
+        elif self.gate.replaying is not None:
+            await self.gate.unrecorded(tick, entry, "nothing", f"model request {digest}: {_last_words(body)}")
         else:
             record = await self._called(tick, entry, within, model, body, digest, number)
             self.gate.keep(tick, record)

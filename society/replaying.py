@@ -46,6 +46,11 @@ class Replaying:
         found = self.rounds[round].barrier.ticks
         return {(tick.agent, tick.tick): tick for tick in found if tick.ending == "late"}
 
+    def failed(self, round: int, agent: str, number: int) -> bool:
+        """Tell whether a tick was recorded as failed: what it had in flight then left no record."""
+        found = self.rounds[round].barrier.ticks
+        return any((tick.agent, tick.tick, tick.ending) == (agent, number, "failed") for tick in found)
+
     def compare(self, barrier: Barrier) -> None:
         """Compare a barrier with the recorded one.
 

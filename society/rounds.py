@@ -195,6 +195,9 @@ class RoundUnderWay:
             self.endings[place] = self._failed(tick, error)
         tick.ends()
         self.done += 1
+        if tick.script and (ending := self.endings[place]) is not None:
+            self._keep_unasked(tick)
+            self._conclude(tick, ending)
         return None
 
     async def _live(self, place: int, begun: Begun | None = None) -> None:
@@ -230,7 +233,9 @@ class RoundUnderWay:
             if ending is not None:
                 self.endings[place] = ending
                 self.done += 1
-                if tick._ordinal:
+                if tick.script:
+                    self._keep_unasked(tick)
+                if tick._ordinal or tick.records:
                     self._conclude(tick, ending)
             if self.parked:
                 self.ended()
@@ -244,7 +249,14 @@ class RoundUnderWay:
             values = await tick.gather(*crossings)
         tick.observations = dict(zip(sensors, values, strict=True))
 
+    def _keep_unasked(self, tick: Tick) -> None:
+        """Keep what an earlier process recorded and this one did not come to: it has happened."""
+        assert tick.script is not None
+        tick.records = [*tick.records, *(record for found in tick.script.values() for record in found)]
+
     def _well(self, tick: Tick) -> Contribution:
+        if tick.script:
+            tick._snapshot.gate.unasked(tick)
         if tick._ordinal:
             if tick.cuts:
                 tick._snapshot.gate.flush_cuts(tick)

@@ -135,6 +135,8 @@ class Work:
                     await gate.turn(entry)
                 entry.holds = True
             found = gate.served(self.tick, entry)
+            if not found and gate.replaying is not None:
+                await gate.unrecorded(self.tick, entry, "nothing", self._asked())
             ended: Result | Denial | None = await self._recorded(found) if found else None
             if ended is None and self.tick._member.judge is not None:
                 ended = await self._judged(found)
@@ -163,14 +165,14 @@ class Work:
         last = found[-1]
         if isinstance(last, (Result, Denial)):
             if last.cut:
-                await trio.sleep_forever()
+                await self.gate.until_given_up(self.tick, self.entry, last)
             return last
         intents = [record for record in found if isinstance(record, Intent)]
+        if self.gate.replaying is not None:
+            await self.gate.unrecorded(self.tick, self.entry, f"{told(last)} without a result", self._asked())
         if not intents:
             return None
         self.verdict, self.rule = intents[0].verdict, intents[0].rule
-        if self.gate.replaying:
-            self.gate.diverge(self.tick, self.entry, "an intent without result: the journal ends here", self.entry.what)
         return await self._settled(intents[-1].attempt, "the run was interrupted while it was in flight", False)
 
     def given(self, ended: Result | Denial) -> Value:
@@ -420,7 +422,10 @@ class Work:
                 continue
             if isinstance(record, Approval) and all(isinstance(other, Approval) for other in found):
                 continue  # a yes for other arguments is void
-            self.gate.diverge(self.tick, self.entry, told(record), f"{self.tool.name}({plain(self.arguments)!r})")
+            self.gate.diverge(self.tick, self.entry, told(record), self._asked())
+
+    def _asked(self) -> str:
+        return f"{self.tool.name}({plain(self.arguments)!r})"
 
 
 class NotAnswered(Exception):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -495,7 +496,7 @@ def test_checkpoints_come_when_the_changes_outweigh_the_last_one_and_not_more_of
     sizes = [len(line) for line in scan.lines()]
     places = [place for place, kind in enumerate(scan.kinds) if kind == "checkpoint"]
     assert len(places) > 2
-    for one, next_one in zip(places, places[1:], strict=False):
+    for one, next_one in pairwise(places):
         assert sum(sizes[one + 1 : next_one]) >= sizes[one] * 0.9
 
 

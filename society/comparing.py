@@ -6,19 +6,25 @@ Does not know: scenario files, or what an activation is.
 
 from __future__ import annotations
 
+import math
+import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
 from society.errors import ScenarioError
 from society.grids import Grid, written
 from society.lines import Part, bounded, shown, text
+from society.perceived import differing, perceived
 from society.trace import Difference, Trace
 from society.values import plain
 
 Make = Callable[[str, int], Any]
 """`make(activation, seed)` builds a society."""
+
+VERDICTS: Final = ("the same", "same outcome, different duration", "different outcome")
 
 
 @attrs.frozen(kw_only=True)
@@ -32,6 +38,8 @@ class Ran:
     rounds: int
     shared: dict[str, Any]
     """Final values by key."""
+    measures: dict[str, Any]
+    """End values by name; of one for each agent, a value by agent."""
     metrics: dict[str, int]
     effects: dict[str, list[tuple[str, Any, str]]]
     """By agent, in order: (tool, arguments, ending) of its actions, in whatever round they were."""
@@ -46,6 +54,8 @@ class Parting:
     seed: int
     activations: tuple[str, str]
     difference: Difference
+    perceived: tuple[tuple[str, str, str], ...] = ()
+    """What the agent had to go by, and where that came from, as far as it differs: (what, on one side, on the other)."""
 
     @property
     def round(self) -> int | None:
@@ -96,6 +106,16 @@ class Comparison:
     def first_difference(self) -> Parting | None:
         return self.partings[0] if self.partings else None
 
+    def verdict(self, seed: int) -> str:
+        """Return what a seed says: `the same`, `same outcome, different duration`, or `different outcome`.
+
+        An outcome is how the run ended, the final SHARED, and the end values of the measures, numbers up to a millionth.
+        """
+        first, *others = self.of(seed)
+        if not all(_close(_end(first), _end(other)) for other in others):
+            return VERDICTS[2]
+        return VERDICTS[0] if all(other.rounds == first.rounds for other in others) else VERDICTS[1]
+
     def of(self, seed: int) -> tuple[Ran, ...]:
         """Return the runs with one seed."""
         return tuple(run for run in self.runs if run.seed == seed)
@@ -117,7 +137,31 @@ class Comparison:
         for key in dict.fromkeys(key for run in runs for key in run.shared):
             values = [bounded(run.shared[key], bound, "--json") if key in run.shared else "" for run in runs]
             rows.append(_row(f"shared.{key}", values))
+        for name in runs[0].measures:
+            values = [bounded(run.measures.get(name), bound, "--json") for run in runs]
+            rows.append(_row(f"measure {name}", values))
         return Grid(f"seed {seed}", ("", *(run.activation for run in runs)), tuple(rows))
+
+    def spread(self) -> Grid:
+        """Return what all seeds say together: for each activation the outcomes, and mean ± standard deviation of numbers."""
+        columns = [[run for run in self.runs if run.activation == activation] for activation in self.activations]
+        rows = [
+            _row("outcome", [_counts([run.outcome for run in runs]) for runs in columns]),
+            _row("rounds", [spread([run.rounds for run in runs]) for runs in columns]),
+            _row("messages sent", [spread([run.metrics.get("messages_sent", 0) for run in runs]) for runs in columns]),
+        ]
+        first = columns[0][0]
+        for what, keys in (("shared", first.shared), ("measures", first.measures)):
+            for key in keys:
+                numbers = [[_as_number(getattr(run, what).get(key)) for run in runs] for runs in columns]
+                known = [[number for number in column if number is not None] for column in numbers]
+                if known == numbers:
+                    rows.append(
+                        _row(
+                            f"{what.removesuffix('s')}{'.' if what == 'shared' else ' '}{key}", list(map(spread, known))
+                        )
+                    )
+        return Grid(f"{len(self.seeds):,} seeds, mean ± standard deviation", ("", *self.activations), tuple(rows))
 
     def findings(self) -> Iterator[str]:
         """Yield what the comparison found, in sentences."""
@@ -131,15 +175,66 @@ class Comparison:
                 yield f"{name}: {'yes' if same else 'no'}"
             else:
                 yield f"{name}: with {same:,} of {len(self.seeds):,} seeds"
+        if len(self.activations) > 1:
+            yield _counts([self.verdict(seed) for seed in self.seeds], "seed")
         if self.first_difference is None:
             yield "first difference: none; the stories are the same but for the order of ticks"
         else:
             yield f"first difference: {self.first_difference}"
+            for what, left, right in self.first_difference.perceived:
+                yield shown(f"  {self.first_difference.agent} had {what}: {left} | {right}")
 
     def render(self) -> str:
         """Return all of it as text, nothing cut."""
-        lines = [*map(text, written(self.table())), "", *self.findings()]
+        lines = [*map(text, written(self.table())), ""]
+        if len(self.seeds) > 1:
+            lines += [*map(text, written(self.spread())), ""]
+        lines += self.findings()
         return "".join(line + "\n" for line in lines)
+
+
+def spread(numbers: Sequence[float]) -> str:
+    """Return mean ± standard deviation, or the one number that all are."""
+    if all(number == numbers[0] for number in numbers):
+        return f"{numbers[0]:,.10g}"
+    return f"{statistics.mean(numbers):,.4g} ± {statistics.stdev(numbers):,.3g}"
+
+
+def _as_number(value: Any) -> float | None:
+    """Return a value as a number: a list by its length, one for each agent by their mean; None where it is none."""
+    if isinstance(value, list):
+        return len(value)
+    if isinstance(value, dict):
+        inside = [number for number in map(_as_number, value.values()) if number is not None]
+        return statistics.mean(inside) if inside and len(inside) == len(value) else None
+    return value if isinstance(value, (int, float)) else None
+
+
+def _counts(said: Sequence[str], unit: str = "") -> str:
+    """Return what was said, with how often where it was not always the same."""
+    counts = Counter(said)
+    if len(counts) == 1 and (not unit or len(said) == 1):
+        return said[0]
+    times = [
+        f"{what}: {f'with {count:,} of {len(said):,} {unit}s' if unit else count}" for what, count in counts.items()
+    ]
+    return "; ".join(times)
+
+
+def _end(run: Ran) -> list[Any]:
+    return [run.outcome, run.shared, run.measures]
+
+
+def _close(one: Any, other: Any) -> bool:
+    """Tell whether two values are the same up to a millionth: the last digits of a sum hang on its order."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_close(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_close, one, other))
+    if isinstance(one, float) or isinstance(other, float):
+        numbers = isinstance(one, (int, float)) and isinstance(other, (int, float))
+        return numbers and math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-6)
+    return bool(one == other)
 
 
 def _row(name: str, values: Sequence[str]) -> tuple[Part, ...]:
@@ -178,7 +273,7 @@ async def compare(
             if first is None:
                 first = result.trace
             elif (difference := _parting(first, result.trace)) is not None:
-                partings.append(Parting(seed=seed, activations=(activations[0], activation), difference=difference))
+                partings.append(parted(seed, (activations[0], activation), difference, first, result.trace))
     return Comparison(activations=activations, seeds=seeds, runs=tuple(runs), partings=tuple(partings))
 
 
@@ -195,10 +290,20 @@ def _ran(activation: str, seed: int, result: Any) -> Ran:
         reason=result.reason,
         rounds=result.rounds,
         shared={key: plain(value) for key, value in result.shared.items()},
+        measures={name: plain(values[-1]) for name, values in result.measures.items() if values},
         metrics=dict(result.metrics),
         effects=effects,
         digest=result.trace.digest,
     )
+
+
+def parted(seed: int, activations: tuple[str, str], difference: Difference, left: Trace, right: Trace) -> Parting:
+    """Return where two runs part, with what the agent there had to go by on each side."""
+    told: tuple[tuple[str, str, str], ...] = ()
+    if difference.agent is not None and difference.round:
+        at = difference.round, difference.agent
+        told = tuple(differing(perceived(left, *at), perceived(right, *at)))
+    return Parting(seed=seed, activations=activations, difference=difference, perceived=told)
 
 
 def _parting(left: Trace, right: Trace) -> Difference | None:

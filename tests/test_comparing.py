@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 import pytest
+import trio
 
 from society import Agent, AsyncSociety, Society
 from society.comparing import Comparison, compare
@@ -23,6 +24,7 @@ class Result:
     reason: str = ""
     rounds: int = 1
     metrics: dict[str, int] = attrs.field(factory=dict)
+    measures: dict[str, list[Any]] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -170,3 +172,62 @@ async def test_a_society_without_a_trace_cannot_be_compared() -> None:
 
 def test_the_function_is_found_by_its_name_whatever_was_imported_before() -> None:
     assert importlib.import_module("society").compare is compare
+
+
+# Over seeds: outcomes, durations, and what an agent had to go by.
+
+
+def test_the_same_outcome_in_another_time_is_told_apart_from_another_outcome() -> None:
+    def told(total: Any, rounds: int) -> Result:
+        return Result(trace(), {"total": total}, rounds=rounds, measures={"m": [0, total]})
+
+    async def verdict(*results: Result) -> str:
+        found = await compared({str(number): result for number, result in enumerate(results)})
+        return found.verdict(0)
+
+    assert trio.run(verdict, told(3, 5), told(3, 5)) == "the same"
+    assert trio.run(verdict, told(3, 5), told(3, 1)) == "same outcome, different duration"
+    assert trio.run(verdict, told(3, 5), told(4, 5)) == "different outcome"
+    assert trio.run(verdict, told(0.1 + 0.2, 5), told(0.3, 5)) == "the same"
+
+
+@pytest.mark.trio
+async def test_over_seeds_numbers_have_a_mean_and_a_spread() -> None:
+    def make(activation: str, seed: int) -> Town:
+        rounds = 5 if activation == "synchronized" else seed
+        return Town(Result(trace(), {"total": seed}, rounds=rounds, measures={"size": [0, 7]}))
+
+    found = await compare(make, ("synchronized", "sequential"), (1, 2, 3))
+    rows = {row[0].text: [cell.text for cell in row[1:]] for row in found.spread().rows}
+
+    assert rows["outcome"] == ["finished", "finished"]
+    assert rows["rounds"] == ["5", "2 ± 1"]
+    assert rows["shared.total"] == ["2 ± 1", "2 ± 1"]
+    assert rows["measure size"] == ["7", "7"]
+    assert "same outcome, different duration: with 3 of 3 seeds" in found.render()
+
+
+@pytest.mark.trio
+async def test_at_the_parting_it_says_what_the_agent_had_to_go_by_and_where_that_came_from() -> None:
+    def asks(tick: Any) -> None:
+        tick.send("B", "ask", number=tick.round)
+        tick.share("a", 10 + tick.round)
+
+    def answers(tick: Any) -> None:
+        tick.share("b", tick.shared["a"])
+
+    def make(activation: str, seed: int) -> AsyncSociety:
+        agents, shared = [Agent("A", asks), Agent("B", answers)], {"a": 1, "b": 2}
+        kind = AsyncSociety if activation == "synchronized" else Society
+        return kind(agents, shared=shared, seed=seed)
+
+    found = await compare(make, max_ticks=2)
+    first = found.first_difference
+
+    assert first is not None
+    assert (first.round, first.agent) == (1, "B")
+    assert first.perceived == (
+        ("shared.a", "not yet", "11, by A earlier in this round"),
+        ("message 1 of A, sent in this round", "not yet", "{'number': 1}"),
+    )
+    assert "B had shared.a: not yet | 11, by A earlier in this round" in found.render()

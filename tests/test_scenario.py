@@ -736,3 +736,33 @@ def test_a_graph_that_does_not_fit_is_refused(folder: Folder, graph: str, said: 
     told = folder.told('code = "town.py"\n' + GRAPH + graph)
 
     assert said in "\n".join(told)
+
+
+# Activations and grids.
+
+
+def test_partial_goes_with_a_rate_and_other_activations_may_have_one_for_comparisons(folder: Folder) -> None:
+    agents = 'code = "town.py"\n[[agents]]\nname = "c"\nbehavior = "citizen"\ncount = 6\n'
+    text = f'activation = "partial"\nrate = 0.5\n{agents}'
+    scenario = folder.load(text)
+
+    assert (scenario.activation, scenario.rate) == ("partial", 0.5)
+    assert scenario.society().activation == "partial"
+    assert folder.load(f"rate = 0.5\n{agents}").society().activation == "synchronized"
+    assert folder.load(f"rate = 0.5\n{agents}").society(activation="random").activation == "random"
+    assert scenario.fingerprint != folder.load(text, set={"rate": 0.6}).fingerprint
+    told = folder.told(f'activation = "partial"\n{agents}')[0]
+    assert told.startswith("town.toml:1: activation: partial goes with `rate`")
+    assert "rate: expected a number from 0 to 1" in folder.told(f'activation = "partial"\nrate = 2\n{agents}')[0]
+
+
+def test_a_topology_may_be_a_grid_whose_neighbors_keep_their_order(folder: Folder) -> None:
+    folder.write("town.py", "def citizen(tick): ...")  # a function called `grid` would come first
+    board = folder.load(f'code = "town.py"\n{GRAPH}graph = "grid"\nwidth = 3\nheight = 2\ntorus = true\n').topology
+
+    assert board is not None
+    assert board["c-0"] == ("c-5", "c-3", "c-4", "c-2", "c-1")
+    assert (
+        "has 8 nodes and the group 6 agents"
+        in folder.told(f'code = "town.py"\n{GRAPH}graph = "grid"\nwidth = 4\nheight = 2\n')[0]
+    )

@@ -52,6 +52,9 @@ def compare(
     else:
         screen.grid(found.table(screen.bound))
         screen.print([()])
+        if len(found.seeds) > 1:
+            screen.grid(found.spread())
+            screen.print([()])
         for sentence in found.findings():
             screen.tell(sentence)
     return verdict(found, fail)
@@ -94,9 +97,15 @@ def document(name: str, found: Any) -> bytes:
         "same_outcome": found.same_outcome,
         "same_shared": found.same_shared,
         "same_effects": found.same_effects,
+        "verdicts": {str(seed): found.verdict(seed) for seed in found.seeds},
         "first_difference": None
         if first is None
-        else {"seed": first.seed, "activations": first.activations, **attrs.asdict(first.difference)},
+        else {
+            "seed": first.seed,
+            "activations": first.activations,
+            **attrs.asdict(first.difference),
+            "perceived": first.perceived,
+        },
         "runs": [attrs.asdict(run) for run in found.runs],
     }
     return msgspec.json.encode(facts) + b"\n"

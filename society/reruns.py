@@ -21,7 +21,7 @@ from society.codec import ORIGIN, encode, sum_of
 from society.errors import JournalDamaged, JournalError, ReplayDivergence, ResumeRefused, ScenarioError, suggestion
 from society.file_store import FileStore
 from society.memory_store import MemoryStore
-from society.records import Answer, Approval, Barrier, Cut, End, Forked, Intent, Opening, Start
+from society.records import Answer, Approval, Barrier, Cut, End, Forked, Intent, Opening, Start, order
 from society.replaying import Replaying, recorded_rounds, short
 from society.retelling import failure_was_passed, retold
 from society.run_result import RunResult
@@ -156,8 +156,10 @@ class Standing:
 
 
 def standing(store: Any) -> list[Standing]:
-    """Return what waits for a person's answer in a run, in the order of its records. Changes nothing."""
-    records = retold_open(opened_at(store))
+    """Return what waits for a person's answer in a run, by declared agent, then in the order of asking. Changes nothing."""
+    every = list(opened_at(store).read().records())
+    records = recorded_rounds(every)[1]
+    places = {name: place for place, name in enumerate(every[0].agents)} if every else {}
     found: dict[tuple[str, int, str], Standing] = {}
     for record in records:
         key = (getattr(record, "agent", ""), getattr(record, "tick", 0), getattr(record, "at", ""))
@@ -174,7 +176,8 @@ def standing(store: Any) -> list[Standing]:
                 found[key] = Standing(name, record.agent, record.round, None, record.question, "", record)
             else:
                 found.pop(key, None)
-    return list(found.values())
+    # Arrival order means nothing. Those who were born stand behind those who were declared.
+    return sorted(found.values(), key=lambda one: (places.get(one.agent, len(places)), one.agent, order(one.record.at)))
 
 
 async def answer(store: Any, id: str, said: Any) -> Standing:
@@ -202,11 +205,6 @@ async def answer(store: Any, id: str, said: Any) -> Standing:
         journal.put(record)
         await journal.durable()
     return question
-
-
-def retold_open(store: Any) -> list[Any]:
-    """Return the records of a run's open round."""
-    return recorded_rounds(list(store.read().records()))[1]
 
 
 def opened_at(store: Any) -> Any:

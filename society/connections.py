@@ -72,3 +72,17 @@ def recall(connections: Sequence[Any], meaning: Mapping[str, Any]) -> None:
 def stats_of(connections: Sequence[Any]) -> dict[str, Mapping[str, int]]:
     """Return what was counted at each connection, by `server NAME`."""
     return {f"server {connection.name}": connection.stats for connection in connections}
+
+
+def remarks(connections: Sequence[Any]) -> list[str]:
+    """Return what there is to say once of each connection: lines that its server printed where only messages belong."""
+    told = []
+    for connection in connections:
+        if connection.stray_lines:
+            first = ", ".join(map(repr, connection.first_stray_lines))
+            more = "" if connection.stray_lines <= len(connection.first_stray_lines) else ", …"
+            told.append(
+                f"server {connection.name}: {connection.stray_lines} stray lines on its standard output, which is for "
+                f"messages alone: {first}{more}"
+            )
+    return told

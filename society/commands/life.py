@@ -90,6 +90,8 @@ async def _live(
     """Run a society to its end, or until a signal comes; tell of it meanwhile."""
     import trio
 
+    from society import connections
+    from society.server_process import kill_all as kill_servers
     from society.signals import asking
 
     token = trio.lowlevel.current_trio_token()
@@ -100,6 +102,7 @@ async def _live(
             screen.say("Ending the run; calls in flight are cancelled. Once more to exit at once.")
 
     def give_up(number: int) -> None:
+        kill_servers()  # nothing is unwound any more
         screen.restore()
         way = kept.onward("interrupted", 0)
         on = f"; go on with: {way}" if way else ""
@@ -110,6 +113,8 @@ async def _live(
             if not quiet:
                 await stack.enter_async_context(screen.watching(town, max_ticks))
             result = await _with_the_way_on(run, kept)
+    for remark in connections.remarks(town.members.connections):
+        screen.say(remark)
     return Ran(town=town, result=result, signal=seen.number, kept=kept)
 
 

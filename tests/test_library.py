@@ -1,0 +1,262 @@
+"""The library: a scenario with a tool server made with the SDK, over its standard output and over HTTP; and servers in files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from societies import town
+from test_mcp_host import calling
+
+from society import (
+    ActionInDoubt,
+    Agent,
+    CatalogChanged,
+    FileStore,
+    Limits,
+    ToolFailed,
+    connect_async,
+    load_scenario,
+)
+from society.errors import ScenarioFaults
+from society.reruns import replay
+
+LIBRARY = Path(__file__).parents[1] / "scenarios" / "library"
+
+
+def run(path: Path, **how: Any) -> Any:
+    scenario = load_scenario(path)
+    return trio.run(scenario.society(**how).run, scenario.max_ticks)
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Start the library's server over HTTP in a process of its own; give its URL."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    command = [sys.executable, str(LIBRARY / "library_server.py"), "--http", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(500):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(0.02)
+        yield f"http://127.0.0.1:{port}/mcp", server
+    finally:
+        server.kill()
+        server.wait()
+
+
+def over_http(folder: Path, url: str) -> Path:
+    """Return a copy of the scenario whose server listens at a URL."""
+    (folder / "library.py").write_bytes((LIBRARY / "library.py").read_bytes())
+    text = (LIBRARY / "library.toml").read_text(encoding="utf-8")
+    line = 'command = ["python", "library_server.py"]'
+    assert line in text
+    (folder / "library.toml").write_text(text.replace(line, f'url = "{url}"'), encoding="utf-8")
+    return folder / "library.toml"
+
+
+def test_two_readers_share_one_copy_and_the_trace_is_the_same_over_http(tmp_path: Path) -> None:
+    here = run(LIBRARY / "library.toml")
+    assert (here.outcome, here.metrics["tool_calls"]) == ("satisfied", 14)
+    with listening() as (url, _):
+        there = run(over_http(tmp_path, url))
+    assert there.trace.data == here.trace.data
+
+
+def test_the_library_is_replayed_without_its_server(tmp_path: Path) -> None:
+    store = FileStore(tmp_path)
+    result = run(LIBRARY / "library.toml", store=store)
+
+    def make(**how: Any) -> Any:
+        scenario = load_scenario(LIBRARY / "library.toml", set={"servers.library.command": ["/no/such/program"]})
+        society = scenario.society(store=how["store"])
+        society.forced = how["forced"]
+        return society
+
+    assert replay(store, make).trace.data == result.trace.data
+
+
+def test_fakes_stand_for_a_whole_server_which_is_not_started() -> None:
+    set_ = {"servers.library.command": ["/no/such/program"]}
+    scenario = load_scenario(LIBRARY / "library.toml", set=set_)
+    fakes = {
+        "library__search": lambda title: {"title": title, "copies": 1},
+        "library__lend": lambda book, reader: {"book": book, "reader": reader, "left": 0},
+        "library__give_back": lambda book, reader: None,
+    }
+    assert trio.run(scenario.society(tools=fakes).run, scenario.max_ticks).outcome == "satisfied"
+
+
+def test_a_server_in_a_file_is_pinned_by_its_digest() -> None:
+    scenario = load_scenario(LIBRARY / "library.toml", set={"servers.library.digest": "0" * 64})
+    with pytest.raises(CatalogChanged, match="give_back, lend, search") as refused:
+        trio.run(scenario.society().run, 1)
+    digest = refused.value.found
+    assert run_pinned(digest) == "finished"
+
+
+def run_pinned(digest: str) -> str:
+    scenario = load_scenario(LIBRARY / "library.toml", set={"servers.library.digest": digest})
+    outcome: str = trio.run(scenario.society().run, 1).outcome
+    return outcome
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("[servers.x]", "a server has either command = [ … ] or url = …"),
+        ('[servers.x]\nurl = "u"\ncommand = ["c"]', "a server has either"),
+        ('[servers."my server"]\nurl = "u"', "cannot be the name of a tool server"),
+        (
+            '[servers.x]\nurl = "u"\ntrust = ["everything"]',
+            'servers.x.trust[0]: expected one of "reads_only", "idempotent"',
+        ),
+        ('[servers.x]\nurl = "u"\ndigst = "d"', "servers.x.digst: unknown key; did you mean digest?"),
+        (
+            '[servers.x]\nurl = "u"\nheaders = { A = { env = "NO_SUCH" } }',
+            "the environment variable NO_SUCH is not set",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_server_is_told_before_anything_is_started(tmp_path: Path, table: str, said: str) -> None:
+    (tmp_path / "a.py").write_text("def idle(tick): ...\n")
+    (tmp_path / "a.toml").write_text(
+        f'code = "a.py"\n{table}\n[[agents]]\nname = "a"\nbehavior = "idle"\n', encoding="utf-8"
+    )
+    with pytest.raises(ScenarioFaults) as faults:
+        load_scenario(tmp_path / "a.toml", environ={})
+    assert said in str(faults.value)
+
+
+def test_agents_name_their_servers_among_their_hosts(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("from society import AsyncHost\nlocal = AsyncHost()\ndef idle(tick): ...\n")
+    agents = '[[agents]]\nname = "a"\nbehavior = "idle"\nhosts = ["local", "libary"]\n'
+    (tmp_path / "a.toml").write_text(f'code = "a.py"\n[servers.library]\nurl = "u"\n{agents}')
+    with pytest.raises(ScenarioFaults, match=r"agents\[0\]\.hosts\[1\].*did you mean library\?"):
+        load_scenario(tmp_path / "a.toml")
+
+
+def test_the_command_lists_what_each_agent_may_call() -> None:
+    command = [sys.executable, "-m", "society", "tools", "library"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True, encoding="utf-8").stdout
+    assert "ada, ben\n" in listed
+    assert "  library__search · reads only · Tell how many copies of a book are in.\n" in listed
+    assert "  library__lend · says idempotent · " in listed
+    found = json.loads(subprocess.run([*command, "--json"], capture_output=True, check=True).stdout)
+    assert found["servers"][0]["digest"] in listed
+    assert [agent["name"] for agent in found["agents"]] == ["ada", "ben"]
+
+
+# ── what becomes of calls over HTTP ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class Handler(BaseHTTPRequestHandler):
+    """A server that speaks the protocol by hand, and hangs up or fails as it is asked."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        message = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        tool = (message.get("params") or {}).get("name")
+        match message["method"]:
+            case "initialize":
+                server = {"name": "http", "version": "1"}
+                result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": server}
+            case "tools/list":
+                result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]}
+            case "tools/call" if tool == "hangs_up":
+                self.close_connection = True
+                return
+            case "tools/call" if tool == "gateway":
+                self.answers(504, b"<html>time is up</html>", "text/html")
+                return
+            case "tools/call" if tool == "slow":
+                time.sleep(1)
+                result = {"content": []}
+            case "tools/call":
+                result = {"content": [{"type": "text", "text": tool}]}
+            case method if method.startswith("notifications/"):
+                self.answers(202, b"", "text/plain")
+                return
+            case _:
+                error = {"code": -32601, "message": "Method not found"}
+                self.answers(200, json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}).encode())
+                return
+        self.answers(200, json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode())
+
+    def do_GET(self) -> None:
+        self.answers(405, b"")
+
+    def answers(self, status: int, body: bytes, kind: str = "application/json") -> None:
+        with contextlib.suppress(OSError):  # the client may have gone
+            self.send_response(status)
+            self.send_header("content-type", kind)
+            self.send_header("connection", "close")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        return
+
+
+TOOLS = ("hangs_up", "gateway", "slow", "works")
+
+
+def test_a_request_over_http_that_fails_costs_that_call_and_not_the_connection() -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    told: list[Any] = []
+
+    def stop() -> None:
+        server.shutdown()
+        server.server_close()
+
+    async def main() -> None:
+        async with connect_async("web", url=f"http://127.0.0.1:{server.server_port}/mcp") as host:
+            calls = calling(*((f"web__{tool}", {}) for tool in TOOLS), told=told)
+            await town(Agent("ada", calls), hosts=host, limits=Limits(tool_timeout=0.5)).run(1)
+            await trio.to_thread.run_sync(stop)
+            await town(Agent("ada", calling(("web__works", {}), told=told)), hosts=host).run(1)
+
+    trio.run(main)
+    thread.join()
+    hung_up, gateway, slow, works, after = told
+    assert isinstance(hung_up, ActionInDoubt) and "did not answer" in hung_up.why
+    assert isinstance(gateway, ActionInDoubt) and "HTTP status 504" in gateway.why
+    assert isinstance(slow, ActionInDoubt) and slow.why == "no answer in time"
+    assert works == "works"
+    assert isinstance(after, ToolFailed) and after.error == "NotExecuted" and "cannot be reached" in after.message
+
+
+def test_a_server_that_is_killed_over_http_leaves_later_calls_never_sent() -> None:
+    told: list[Any] = []
+
+    async def main() -> None:
+        with listening() as (url, server):
+            async with connect_async("library", url=url) as host:
+                search = ("library__search", {"title": "Emma"})
+                await town(Agent("ada", calling(search, told=told)), hosts=host).run(1)
+                os.kill(server.pid, signal.SIGKILL)
+                server.wait()
+                await town(Agent("ada", calling(search, told=told)), hosts=host).run(1)
+
+    trio.run(main)
+    assert told[0] == {"title": "Emma", "copies": 1}
+    assert isinstance(told[1], ToolFailed) and told[1].error == "NotExecuted"

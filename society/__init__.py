@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from society.messages import Message as Message
     from society.messages import Receipt as Receipt
     from society.model_agent import ModelAgent as ModelAgent
+    from society.models import ReplayModel as ReplayModel
     from society.models import ScriptedModel as ScriptedModel
     from society.permit import current_action as current_action
     from society.policy import Policy as Policy
@@ -118,7 +119,7 @@ _PLACES = {
     "memory_store": ("MemoryStore",),
     "messages": ("Message", "Receipt"),
     "model_agent": ("ModelAgent",),
-    "models": ("ScriptedModel",),
+    "models": ("ReplayModel", "ScriptedModel"),
     "permit": ("current_action",),
     "policy": ("Policy", "allow", "approve", "deny", "never"),
     "scenario": ("Scenario",),

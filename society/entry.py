@@ -6,7 +6,7 @@ Does not know: what is crossed to.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -127,3 +127,24 @@ def in_order(entry: Entry) -> tuple[int, ...]:
     """Return what effects are sorted by: their ordinals."""
     assert entry.order is not None
     return entry.order
+
+
+async def gathered(crossings: Sequence[Awaitable[Any]]) -> list[Any]:
+    """Make several crossings at once; all run to their end. If some raise, the first of them in order is raised then."""
+    results: list[Any] = [None] * len(crossings)
+    errors: dict[int, BaseException] = {}
+
+    async def one(place: int, crossing: Awaitable[Any]) -> None:
+        try:
+            results[place] = await crossing
+        except trio.Cancelled:
+            raise
+        except Exception as error:  # whatever one of them raises is its result; the others go on (P02)
+            errors[place] = error
+
+    async with trio.open_nursery() as nursery:
+        for place, crossing in enumerate(crossings):
+            nursery.start_soon(one, place, crossing)
+    if errors:
+        raise errors[min(errors)]
+    return results

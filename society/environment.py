@@ -49,6 +49,8 @@ class Environment:
             self.report.add(
                 path, "what is read from the environment cannot stand here: it would be written into the journal"
             )
+        elif name not in self.variables and _is_key(path):
+            self.used.append(name)  # a key is missed by the model that needs it, and only if it is asked
         elif name not in self.variables:
             self.report.add(path, f"the environment variable {name} is not set")
         else:
@@ -67,6 +69,10 @@ def _is_section(path: Path) -> bool:
         case ("events", _, "send", "body"):
             return True
     return False
+
+
+def _is_key(path: Path) -> bool:
+    return len(path) == 3 and path[0] == "models" and path[2] == "api_key"
 
 
 def _is_stored(path: Path) -> bool:

@@ -66,6 +66,8 @@ def meaning_of(
         meaning |= _given(f"{path}.url", there.url) | _given(f"{path}.digest", there.digest)
         meaning |= _given(f"{path}.trust", list(there.trust) or None)
     meaning |= _policy("policy", table.policy)
+    if table.model is not None:
+        meaning["model"] = table.model
     meaning["agents"] = [entry.label for entry in table.agents]
     for entry in table.agents:
         meaning |= _agent(entry, populations.get(entry.index, ()))
@@ -89,7 +91,8 @@ def population(agents: Sequence[Agent]) -> dict[str, Any]:
 
 def _declared(agent: Agent) -> list[Any]:
     values = [agent.name, agent.group, agent.index, qualified(agent.behavior), agent.observe, agent.state, agent.public]
-    return [*values, _rules(agent.policy), agent.policy.default]
+    asks = [] if agent.model is None else [agent.model]
+    return [*values, _rules(agent.policy), agent.policy.default, *asks]
 
 
 def _rules(policy: Policy) -> list[list[str | None]]:
@@ -120,8 +123,10 @@ def _policy(path: str, policy: PolicyTable) -> dict[str, Any]:
 def _agent(entry: AgentTable, agents: Sequence[Agent]) -> dict[str, Any]:
     path = path_text(("agents", entry.label))
     found: dict[str, Any] = {}
-    for key in ("behavior", "count", "hosts"):
+    for key in ("behavior", "count", "hosts", "model"):
         found |= _given(f"{path}.{key}", getattr(entry, key))
+    if entry.prompt is not None and agents:
+        found |= {f"{path}.{key}": value for key, value in agents[0].behavior.meaning.items()}  # type: ignore[attr-defined]
     found |= _given(f"{path}.from", entry.from_)
     if entry.observe:
         found[f"{path}.observe"] = list(entry.observe)

@@ -19,6 +19,7 @@ from typing import Any, Final
 import attrs
 
 from society.agent import Agent
+from society.casting import budget_of, check_names, meaning_of_models, models_of
 from society.codefile import CodeFailed, CodeFile, run_code
 from society.environment import Environment
 from society.errors import Fault
@@ -77,6 +78,9 @@ def load_scenario(
     if table.activation == "partial" and table.rate is None and ("rate",) not in left_out:
         report.add(("activation",), "partial goes with `rate`, the probability with which an agent joins a round")
     code = _code(table, files, report)
+    models = models_of(table.models, files, report)
+    if not any(out[0] == "models" for out in left_out):
+        check_names(table.model, table.agents, table.models, report)
     ground = Ground(report=report, code=code, files=files, parameters=table.parameters, seed=table.seed)
     populations = populate(table.agents, ground)
     # A graph of which something was left out would only fail a second time.
@@ -102,7 +106,7 @@ def load_scenario(
     name = table.name or Path(table.run.file or files.path).stem
     written = structured(environment.named(data), report)[0] if environment.used else table
     report.conclude()  # a reference where only certain words can stand
-    meaning = meaning_of(written, name, populations, topology)
+    meaning = meaning_of(written, name, populations, topology) | meaning_of_models(models, written.models)
 
     def again(*, seed: int) -> Scenario:
         return load_scenario(path, set=settings | {"seed": seed}, environ=environ)
@@ -117,6 +121,9 @@ def load_scenario(
         max_ticks=table.max_ticks,
         limits=table.limits,
         parameters=table.parameters,
+        models=models,
+        model=table.model,
+        budget=budget_of(table.budget),
         on_error=table.on_error,
         quiet=table.quiet,
         topology=topology,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -22,6 +22,8 @@ import msgspec
 from society.agent import Agent
 from society.budget import FREE, Budget, Price
 from society.errors import MalformedReply, ModelSilent, ScenarioError, suggestion
+from society.records import Model as Answered
+from society.records import order
 from society.replies import reply_of
 from society.values import FrozenDict, freeze
 
@@ -256,6 +258,77 @@ class ScriptedModel:
                 "dealt out in order of arrival. Give a dict of lists by agent name."
             )
         return self._replies
+
+
+class ReplayModel:
+    """A model that gives the answers that were kept of another one: `society run --record` writes them.
+
+    Args:
+        answers: A file of them, or what is in it: by agent, in order of its calls, each with `reply`, `silent` or
+            `malformed`, as its record has it.
+
+    Raises:
+        ScenarioError: The file cannot be read, or holds something else.
+    """
+
+    name = "replay"
+    answers_by_number = True
+    price = FREE
+
+    def __init__(self, answers: str | Path | Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+        self.answers = dict(answers) if isinstance(answers, Mapping) else load_answers(answers)
+
+    async def reply(self, request: Request) -> Any:
+        kept = self.answers.get(request.agent or "", ())
+        if request.call > len(kept):
+            raise ModelSilent(f"{len(kept)} answers of {request.agent!r} were kept, and call {request.call} was made")
+        answer = kept[request.call - 1]
+        if "silent" in answer:
+            raise ModelSilent(answer["silent"])
+        if "malformed" in answer:
+            raise KeptFault("", "", answer["malformed"])
+        return answer["reply"]
+
+
+class KeptFault(MalformedReply):
+    """What was wrong with an answer, in the words of then."""
+
+    def __init__(self, path: str, found: str, said: str) -> None:
+        super().__init__(path, found)
+        self.said = said
+
+    def __str__(self) -> str:
+        return self.said
+
+
+def answers_in(records: Iterable[Any]) -> dict[str, list[dict[str, Any]]]:
+    """Return the answers of all model calls among a journal's records, for a `ReplayModel`."""
+    found: dict[str, list[tuple[Any, dict[str, Any]]]] = {}
+    for record in records:
+        if isinstance(record, Answered) and not record.cut:
+            came = {"reply": record.reply, "silent": record.silent, "malformed": record.malformed}
+            answer = {key: value for key, value in came.items() if value is not None}
+            found.setdefault(record.agent, []).append(((record.round, record.tick, order(record.at)), answer))
+    return {agent: [answer for _, answer in sorted(kept, key=lambda one: one[0])] for agent, kept in found.items()}
+
+
+def load_answers(path: str | Path) -> dict[str, list[dict[str, Any]]]:
+    """Return the answers in a file: what `answers_in` returned, as JSON.
+
+    Raises:
+        ScenarioError: The file cannot be read, or holds something else.
+    """
+    try:
+        read = msgspec.json.decode(Path(path).read_bytes(), type=dict[str, list[dict[str, Any]]])
+    except OSError as error:
+        raise ScenarioError(f"{path}: the kept answers cannot be read: {error.strerror}.") from None
+    except msgspec.MsgspecError as error:
+        raise ScenarioError(f"{path}: no kept answers: {error}.") from None
+    for agent, answers in read.items():
+        for number, answer in enumerate(answers, 1):
+            if len(answer) != 1 or not answer.keys() <= {"reply", "silent", "malformed"}:
+                raise ScenarioError(f"{path}: answer {number} of {agent!r} is none: it has reply, silent or malformed.")
+    return read
 
 
 def load_replies(path: str | Path) -> dict[str, list[FrozenDict]]:

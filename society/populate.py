@@ -17,6 +17,7 @@ from typing import Any
 import attrs
 
 from society.agent import Agent, check_name
+from society.casting import budget_of, driven_by
 from society.codefile import CodeFile, fault_of, unknown, unread
 from society.draw import stream
 from society.errors import ScenarioError
@@ -78,14 +79,25 @@ def _agents(entry: AgentTable, path: KeyPath, ground: Ground) -> Iterator[Agent]
     if entry.from_ is not None:
         yield from _made(entry.from_, path, ground)
         return
-    assert entry.name is not None and entry.behavior is not None
-    behavior = _function(entry.behavior, (*path, "behavior"), "behavior", ground)
+    assert entry.name is not None
+    behavior: Any = unread
+    if entry.behavior is not None:
+        behavior = _function(entry.behavior, (*path, "behavior"), "behavior", ground)
+    elif entry.prompt is not None:
+        behavior = driven_by(entry, path, ground) or unread
     try:
         check_name(entry.name)
     except ScenarioError as error:
         ground.report.add((*path, "name"), str(error).rstrip("."))
         return
-    like = partial(Agent, behavior=behavior, observe=entry.observe, public=entry.public)
+    like = partial(
+        Agent,
+        behavior=behavior,
+        observe=entry.observe,
+        public=entry.public,
+        model=entry.model,
+        budget=budget_of(entry.budget),
+    )
     if entry.rows is not None:
         for index, (name, state) in enumerate(_rows(entry.rows, (*path, "rows"), ground)):
             whole = freeze({**entry.state, **state})

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from society.agent import Agent
+from society.budget import Budget
+from society.casting import Cast
 from society.connections import is_connection
 from society.errors import UnknownTool
 from society.files import Input
@@ -55,6 +57,10 @@ class Scenario:
     """What the world does, in the order of the file: `{"round", "share"}` or `{"round", "send"}`."""
     topology: Mapping[str, tuple[str, ...]] | None
     """By an agent's name, the names of its neighbors in declared order."""
+    models: Mapping[str, Cast]
+    model: str | None
+    """Which of them all agents ask, whatever they name."""
+    budget: Budget | None
     measures: Mapping[str, Callable[..., Any]]
     until: Callable[..., Any] | None
     on_error: str
@@ -100,6 +106,7 @@ class Scenario:
         Args:
             activation: Instead of the scenario's own.
             seed: Instead of the scenario's own.
+            model: Instead of the scenario's own models, for all agents.
             tools: Functions, by the names of the tools that they stand for on every host. A tool server of which there
                 are some is not started: they stand for the whole of it.
             sensors: Functions, by the names of sensors.
@@ -125,12 +132,19 @@ class Scenario:
         from society.declaring import SYNCHRONIZED
         from society.societies import AsyncSociety, Society
 
+        model = self._models() if model is None else model
         parts = self._parts(hosts, activation) | {"approver": approver, "asker": asker, "store": store, "model": model}
         given = {key: value for key, value in parts.items() if value is not None} | {"keep_trace": keep_trace}
         if activation in SYNCHRONIZED:
             rate = self.rate if activation == "partial" else None
             return AsyncSociety(self.agents, activation=activation, rate=rate, **given)
         return Society(self.agents, activation=activation, **given)
+
+    def _models(self) -> Any:
+        """Return the models by name, or the one that all agents ask; `None` where there are none."""
+        if self.model is not None:
+            return self.models[self.model].model()
+        return {name: cast.model() for name, cast in self.models.items()} or None
 
     def _parts(self, hosts: Any, activation: str) -> dict[str, Any]:
         return {
@@ -144,6 +158,7 @@ class Scenario:
             "parameters": self.parameters,
             "policy": self.policy,
             "events": self.events,
+            "budget": self.budget,
             "topology": self.topology,
             "measures": dict(self.measures),
             "seed": self.seed,

@@ -25,14 +25,19 @@ from society.limits import Limits
 from society.locate import Path, path_of, path_text
 from society.tables import (
     AgentTable,
+    BudgetTable,
     EventTable,
     MeasureTable,
+    ModelTable,
     PolicyTable,
     ScenarioTable,
     SendTable,
     ServerTable,
     SharedTable,
 )
+
+GIVEN: Final = "given"
+"""A table of models that need not be in the file: what was given from outside goes there."""
 
 _BY_NAME: Final = {"agents": ("name", "from"), "measures": ("name",)}
 
@@ -143,6 +148,12 @@ def _keys(here: Mapping[str, Any], path: Path) -> list[str]:
             return _known(SharedTable)
         case ("servers", _):
             return _known(ServerTable)
+        case ("models",):
+            return [*here, GIVEN]
+        case ("models", _):
+            return _known(ModelTable)
+        case ("budget",) | ("agents", _, "budget"):
+            return _known(BudgetTable)
         case ("topology",):
             return [*here, "graph", "group"]
         case ("agents", _):

@@ -20,7 +20,20 @@ from society.errors import ScenarioError, ValueRefused, nearest
 from society.limits import Limits
 from society.locate import Path
 from society.report import ABSENT, TEXT, Report
-from society.tables import HOMES, MOST, AtLeast, Free, Misfit, Number, ScenarioTable, Share, SharedTable
+from society.tables import (
+    HOMES,
+    MOST,
+    Above,
+    AtLeast,
+    Free,
+    Misfit,
+    Number,
+    PromptTable,
+    ScenarioTable,
+    Share,
+    SharedTable,
+    Wording,
+)
 from society.values import freeze
 
 ZONE: Final = "a time with its zone, 2026-10-25T02:30:00Z, or a text in quotes"
@@ -91,8 +104,6 @@ def _wrongs(error: BaseException) -> Iterator[_Wrong]:
 
 def _unknown_key(key: str, table: Any) -> _Wrong:
     known = _keys(table)
-    if key in getattr(table, "later", ()):
-        return _Wrong(path=(key,), message="not yet known to this version")
     near = nearest(key, known)
     home = HOMES.get(key)
     if home and not near:
@@ -170,6 +181,10 @@ def _annotated(value: Any, kind: Any) -> Any:
         return _number(value)
     if isinstance(rule, Share):
         return _share(value)
+    if isinstance(rule, Above):
+        return _above(value)
+    if isinstance(rule, Wording):
+        return _wording(value)
     assert isinstance(rule, Free)
     is_table = get_origin(get_args(kind)[0]) is dict
     if is_table and not isinstance(value, dict):
@@ -198,6 +213,26 @@ def _share(value: Any) -> float:
     if type(value) not in (int, float) or not 0 <= value <= 1:
         raise _Wrong(expected="a number from 0 to 1", found=value)
     return float(value)
+
+
+def _above(value: Any) -> float:
+    if type(value) not in (int, float) or not 0 < value < float("inf"):
+        raise _Wrong(expected="a number above 0", found=value)
+    return float(value)
+
+
+def _wording(value: Any) -> PromptTable:
+    if isinstance(value, str) and value.strip():
+        return PromptTable(text=value)
+    ways = attrs.fields_dict(PromptTable).keys() - {"text"}
+    if (
+        isinstance(value, dict)
+        and len(value) == 1
+        and value.keys() <= ways
+        and isinstance(next(iter(value.values())), str)
+    ):
+        return PromptTable(**value)
+    raise _Wrong(expected="a text, { file = … }, or { template = … }", found=value)
 
 
 def _free(value: Any) -> Any:
@@ -283,7 +318,7 @@ def _table_of(converter: Converter) -> Callable[[Any], Hook]:
                 raise _Wrong(expected="a table", found=value)
             good, wrong = {}, []
             for key, item in value.items():
-                declared = item if isinstance(item, dict) else {"initial": item}
+                declared = item if isinstance(item, dict) or inner is not SharedTable else {"initial": item}
                 try:
                     good[key] = converter.structure(declared, inner)
                 except (_Wrong, _Wrongs, ClassValidationError) as error:

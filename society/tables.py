@@ -37,6 +37,16 @@ class Share:
     """In a type: a number from 0 to 1."""
 
 
+@attrs.frozen
+class Above:
+    """In a type: a number above 0."""
+
+
+@attrs.frozen
+class Wording:
+    """In a type: a text, `{ file = … }` or `{ template = … }`."""
+
+
 class Misfit(Exception):
     """A table whose keys do not go together. The loader turns it into a fault with its line."""
 
@@ -55,6 +65,7 @@ Value = Annotated[Any, Free()]
 Values = Annotated[dict[str, Any], Free()]
 Count = Annotated[int | str, Number()]
 Rate = Annotated[float, Share()]
+AboveZero = Annotated[float, Above()]
 Names = tuple[str, ...]
 
 Activation = Literal["synchronized", "sequential", "shuffled", "random", "partial"]
@@ -109,13 +120,65 @@ class PolicyTable:
 
 
 @attrs.frozen(kw_only=True)
-class AgentTable:
-    later: ClassVar = ("prompt", "model", "tools", "wake", "memory", "max_turns", "max_tokens", "budget", "fallback")
-    """Keys that this version does not know yet."""
+class PromptTable:
+    """A prompt: literal, in a file, or a template over parameters and state."""
 
+    text: str | None = None
+    file: str | None = None
+    template: str | None = None
+
+
+Prompt = Annotated[Any, Wording()]
+
+
+@attrs.frozen(kw_only=True)
+class ModelTable:
+    use: str
+    """The model's name, as its service knows it; or `scripted`, or `replay`."""
+    replies: str | None = None
+    """A file of scripted replies, or of answers that were kept."""
+    base_url: str | None = None
+    """Any server that speaks the Messages API, instead of the vendor's."""
+    api_key: str | None = None
+    extra_body: Values = attrs.field(factory=dict)
+    """Further fields of each request."""
+
+
+@attrs.frozen(kw_only=True)
+class BudgetTable:
+    usd: AboveZero | None = None
+    tokens: Positive | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.usd is None and self.tokens is None:
+            raise Misfit("a budget has usd, tokens, or both", ("usd", "tokens"))
+
+
+DRIVEN: Final = ("tools", "wake", "memory", "context", "max_turns", "max_tokens", "fallback")
+"""Keys that go with a prompt only."""
+
+
+@attrs.frozen(kw_only=True)
+class AgentTable:
     name: str | None = None
     behavior: str | None = None
     """A function of the code file."""
+    prompt: Prompt | None = None
+    """Instead of a behavior: a model drives the agent."""
+    model: str | None = None
+    """Which of [models.NAME] it asks."""
+    budget: BudgetTable | None = None
+    """Its own, each of them where there are many."""
+    tools: Names | None = None
+    """What its model may call, by names or globs; the society's own tools it always may."""
+    wake: Literal["always", "inbox"] | None = None
+    memory: Literal["thread", "fresh"] | None = None
+    context: Positive | None = None
+    """Characters of its thread."""
+    max_turns: Positive | None = None
+    max_tokens: Positive | None = None
+    fallback: str | None = None
+    """A function of the code file that acts where the model is silent or refuses."""
     count: Count | None = None
     """How many of them, `NAME-0` and so on; or `parameters.KEY`, which holds the number."""
     rows: str | None = None
@@ -132,16 +195,26 @@ class AgentTable:
 
     def __attrs_post_init__(self) -> None:
         if self.from_ is not None:
-            own = {"name": self.name, "behavior": self.behavior, "count": self.count, "rows": self.rows}
+            single = ("name", "behavior", "prompt", "model", "budget", *DRIVEN, "count", "rows")
+            own = {key: getattr(self, key) for key in single}
             given = [key for key, value in own.items() if value is not None]
             given += [key for key in ("observe", "state", "public") if getattr(self, key)]
             if given:
                 raise Misfit(f"`from` makes whole agents; {', '.join(given)} come from what its function returns")
             return
         missing = [key for key in ("name", "behavior") if getattr(self, key) is None]
+        if self.prompt is not None and "behavior" in missing:
+            missing.remove("behavior")
         if missing:
             what = " and ".join(f"`{key}`" for key in missing)
-            raise Misfit(f"{what} missing: an agent has `name` and `behavior`, or `from`", ("name", "behavior", "from"))
+            raise Misfit(
+                f"{what} missing: an agent has `name` and `behavior`, `name` and `prompt`, or `from`",
+                ("name", "behavior", "prompt", "from"),
+            )
+        if self.behavior is not None and self.prompt is not None:
+            raise Misfit("`behavior` and `prompt` both say what it does; a `fallback` acts where the model is silent")
+        if self.prompt is None and (given := [key for key in DRIVEN if getattr(self, key) is not None]):
+            raise Misfit(f"{', '.join(given)}: only with a `prompt`, which a model follows", ("prompt",))
         if self.count is not None and self.rows is not None:
             raise Misfit("`count` and `rows` both say how many agents there are; keep one")
 
@@ -239,8 +312,6 @@ class RunTable:
 class ScenarioTable:
     """A whole scenario file."""
 
-    later: ClassVar = ("models", "budget")
-
     name: str | None = None
     """Left out, the file's name without its ending."""
     about: str = ""
@@ -260,6 +331,11 @@ class ScenarioTable:
     parameters: Values = attrs.field(factory=dict)
     limits: Limits = attrs.field(factory=Limits)
     shared: dict[str, SharedTable] = attrs.field(factory=dict)
+    model: str | None = None
+    """Which of [models.NAME] all agents ask, whatever they name."""
+    models: dict[str, ModelTable] = attrs.field(factory=dict)
+    budget: BudgetTable | None = None
+    """Of all together; judged after each round."""
     servers: dict[str, ServerTable] = attrs.field(factory=dict)
     policy: PolicyTable = PolicyTable()
     topology: TopologyTable | None = None
@@ -275,6 +351,6 @@ HOMES: Final[dict[str, str]] = {
     **dict.fromkeys(("usd", "tokens"), "[budget]"),
     **dict.fromkeys(("command", "url", "digest", "trust"), "[servers.NAME]"),
     **dict.fromkeys(("initial", "merge", "writers", "readers"), "[shared] KEY = { … }"),
-    **dict.fromkeys(("behavior", "count", "rows", "observe", "hosts", "state", "public"), "[[agents]]"),
+    **dict.fromkeys(("behavior", "prompt", "count", "rows", "observe", "hosts", "state", "public"), "[[agents]]"),
 }
 """Where a key belongs that stands in the wrong table."""

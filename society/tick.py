@@ -23,7 +23,7 @@ import trio
 
 from society.agent import Agent, qualified
 from society.draw import stream
-from society.entry import Entry, check_not_inside
+from society.entry import Entry, check_not_inside, gathered
 from society.errors import (
     PlainBehavior,
     ScenarioError,
@@ -354,11 +354,11 @@ class Tick:
         model: str | None = None,
         max_tokens: int = 1024,
     ) -> Coroutine[Any, Any, Answer]:
-        """Ask the model for an instance of an attrs class; where it is silent or a field cannot be read, its defaults hold.
+        """Ask the model for an instance of an attrs class; what it does not give holds its default.
 
         Args:
             using: What the question is about, by name.
-            model: Which of the society's models; the agent's own where None.
+            model: One of the society's; the agent's own where None.
         """
         asking = self._snapshot.gate.models(self)
         asked = asking.question(answer, question, using, system, model, max_tokens)
@@ -376,36 +376,16 @@ class Tick:
         model: str | None = None,
         messages: Sequence[Any] = (),
     ) -> Coroutine[Any, Any, ActResult]:
-        """Let the model work with tools until it is done or a guard ends it; never raises for what the model does.
+        """Let the model work with tools until it is done or a guard ends it: an outcome, never an error.
 
         Args:
-            prompt: What the user says; `None` to go on with `messages` as they are.
-            tools: Names or globs: tools of the agent's hosts, and the society's own, `society__*`.
-            messages: A history of whole exchanges, such as an earlier result's.
+            tools: Names or globs: tools of its hosts, and the society's own, `society__*`.
+            messages: Whole exchanges to go on from, with `prompt=None` as they are.
         """
         asking = self._snapshot.gate.models(self)
         job = asking.job(prompt, messages, tools, system, max_tokens, max_turns, model)
         entry = self._ask("act", "an agent loop")
         return self._crossing(entry, asking.act(self, entry, job))
-
-    async def _gathered(self, crossings: Sequence[Awaitable[Any]]) -> list[Any]:
-        results: list[Any] = [None] * len(crossings)
-        errors: dict[int, BaseException] = {}
-
-        async def one(place: int, crossing: Awaitable[Any]) -> None:
-            try:
-                results[place] = await crossing
-            except trio.Cancelled:
-                raise
-            except Exception as error:  # whatever one of them raises is its result; the others go on (P02)
-                errors[place] = error
-
-        async with trio.open_nursery() as nursery:
-            for place, crossing in enumerate(crossings):
-                nursery.start_soon(one, place, crossing)
-        if errors:
-            raise errors[min(errors)]
-        return results
 
     def gather(self, *crossings: Awaitable[Any]) -> Coroutine[Any, Any, list[Any]]:
         """Make several crossings at once; gives their results in order.
@@ -413,7 +393,7 @@ class Tick:
         All run to their end. If some raise, the first of them in order is raised then.
         """
         self._mine()
-        gathering = self._gathered(crossings)
+        gathering = gathered(crossings)
         self.root.gatherings = (*self.root.gatherings, gathering)
         return gathering
 

@@ -290,13 +290,6 @@ def test_what_is_not_utf8_is_told_with_its_line(folder: Folder) -> None:
         load_scenario(folder.path / "town.toml")
 
 
-@pytest.mark.parametrize("section", ["[models.fast]\nuse = 'x'\n", "[budget]\nusd = 1.0\n"])
-def test_sections_of_later_versions_are_refused_as_not_yet_known(folder: Folder, section: str) -> None:
-    (said,) = folder.told('code = "town.py"\n' + section + ONE)
-
-    assert said.endswith(": not yet known to this version")
-
-
 def test_a_missing_file_is_told_with_the_path_tried_and_the_setting(folder: Folder) -> None:
     """P76."""
     (told,) = folder.faults('code = "lib/twon.py"\n' + ONE)

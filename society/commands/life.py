@@ -184,6 +184,8 @@ def document(ran: Ran) -> bytes:
         "shared": {key: plain(value) for key, value in result.shared.items()},
         "versions": dict(ran.town.versions),
         "metrics": dict(result.metrics),
+        "usage": dict(result.usage),
+        "cost_usd": result.cost_usd,
         "measures": result.measures,
         "in_doubt": [
             {"id": one.id, "agent": one.agent, "round": one.round, "tool": one.tool, "arguments": plain(one.arguments)}

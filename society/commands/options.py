@@ -7,6 +7,7 @@ Does not know: which command has which option.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -14,6 +15,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 from cyclopts import Parameter
 
 from society.errors import ScenarioError
+from society.locate import path_text
+from society.setting import GIVEN
 from society.view import Screen
 
 OnScreen: TypeAlias = Annotated[Screen, Parameter(parse=False)]
@@ -46,6 +49,42 @@ def settings(given: Iterable[str], **more: Any) -> dict[str, Any]:
 
     found = dict(map(read_setting, given))
     return found | {name: value for name, value in more.items() if value is not None}
+
+
+def model_settings(path: Path, model: str | None, base_url: str | None, usd: float | None) -> dict[str, Any]:
+    """Return the settings by which all agents of a scenario ask one model, and have a budget.
+
+    Raises:
+        ScenarioError: `--base-url` stands without a model that it is for.
+    """
+    found: dict[str, Any] = {} if usd is None else {"budget.usd": usd}
+    if model is None:
+        if base_url is not None:
+            raise ScenarioError("--base-url goes with --model, which is asked there.")
+        return found
+    declared = _models_of(path)
+    name = model if model in declared else GIVEN
+    found["model"] = name
+    at = path_text(("models", name))
+    if name == GIVEN:
+        file = Path(model)
+        kinds = {".toml": "scripted", ".json": "replay"}
+        if file.suffix in kinds:
+            found |= {f"{at}.use": kinds[file.suffix], f"{at}.replies": str(file.absolute())}
+        else:
+            found[f"{at}.use"] = model
+    if base_url is not None:
+        found[f"{at}.base_url"] = base_url
+    return found
+
+
+def _models_of(path: Path) -> Collection[str]:
+    """Return the names of a file's models; what is wrong with it is told when it is loaded."""
+    try:
+        models = tomllib.loads(Path(path).read_text(encoding="utf-8")).get("models", {})
+    except (OSError, ValueError):
+        return ()
+    return models if isinstance(models, dict) else ()
 
 
 def numbers(typed: str, option: str) -> Collection[int]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from society.commands.life import Asking, Kept, Quiet, lived, told
-from society.commands.options import Activation, Json, OnScreen, Settings, file_to_write, settings
+from society.commands.options import Activation, Json, OnScreen, Settings, file_to_write, model_settings, settings
 from society.exit_codes import Verdict
 
 
@@ -19,6 +19,10 @@ def run(
     ticks: int | None = None,
     seed: int | None = None,
     set_: Settings = (),
+    model: str | None = None,
+    base_url: Annotated[str | None, Parameter("--base-url", negative="")] = None,
+    budget_usd: Annotated[float | None, Parameter("--budget-usd", negative="")] = None,
+    record: Annotated[bool, Parameter(negative="")] = False,
     store: Annotated[Path | None, Parameter(negative="")] = None,
     no_store: Annotated[bool, Parameter(("--no-store",), negative="")] = False,
     trace: Path | None = None,
@@ -36,6 +40,11 @@ def run(
         activation: The rule by which ticks follow one another, instead of the scenario's own.
         ticks: How many rounds at most, instead of the scenario's own.
         seed: Instead of the scenario's own.
+        model: What all agents ask, whatever they name: one of the scenario's models, the name of a model of the
+            service, or a file of scripted replies (.toml) or of kept answers (.json).
+        base_url: Any server that speaks the Messages API, for that model.
+        budget_usd: How many dollars all of them may spend, instead of the scenario's own budget.
+        record: Keep the answers of the models in the run's folder, in replies.json; `--model` runs with them again.
         store: The folder to keep it in, instead of a fresh one under runs/. If the folder holds a run of the same
             scenario, that one goes on.
         no_store: Keep nothing.
@@ -50,19 +59,34 @@ def run(
 
     if store is not None and no_store:
         raise ScenarioError("--store and --no-store: choose one of them.")
+    if record and no_store:
+        raise ScenarioError("--record and --no-store: answers are kept in the run's folder.")
     file_to_write(trace, "--trace")
     file_to_write(measures, "--measures")
-    loaded = load_scenario(
-        scenario_path(scenario), set=settings(set_, activation=activation, max_ticks=ticks, seed=seed)
-    )
+    path = scenario_path(scenario)
+    asked = model_settings(path, model, base_url, budget_usd)
+    loaded = load_scenario(path, set=settings(set_, activation=activation, max_ticks=ticks, seed=seed) | asked)
     folder = None if no_store else _folder(loaded, store)
     town = _town(loaded, folder, people(approve, loaded.every_host, screen))
     ran = lived(town, lambda: town.run(loaded.max_ticks), loaded.max_ticks, Kept(folder=folder), screen, quiet or json)
+    if record and folder is not None:
+        _record(folder)
     if trace is not None:
         ran.result.trace.save(trace)
     if measures is not None:
         write_measures(ran.result.trace, measures)
     return told(ran, screen, json=json, show=show)
+
+
+def _record(folder: Path) -> None:
+    """Write down what models answered, where a `ReplayModel` finds it."""
+    import msgspec
+
+    from society.file_store import FileStore
+    from society.models import answers_in
+
+    answers = answers_in(FileStore(folder).read().records())
+    (folder / "replies.json").write_bytes(msgspec.json.format(msgspec.json.encode(answers), indent=1) + b"\n")
 
 
 def _folder(loaded: Any, given: Path | None) -> Path:

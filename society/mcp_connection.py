@@ -12,6 +12,7 @@ Does not know: hosts, catalogs, or permits.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -207,13 +208,10 @@ class Connection:
                     except (trio.BrokenResourceError, trio.ClosedResourceError):
                         return  # it does not read any more; that it has gone is seen at its output
 
-        async with (
-            arrive,
-            arrived,
-            leave,
-            leaving,
-            started(command, env=env, cwd=Path(cwd) if cwd else None) as process,
-        ):
+        # `python` is the interpreter that has what the society has, whatever PATH says.
+        program = [sys.executable if command[0] == "python" else command[0], *command[1:]]
+        where = Path(cwd) if cwd else None
+        async with arrive, arrived, leave, leaving, started(program, env=env, cwd=where) as process:
             self._process = process
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(read)

@@ -56,7 +56,7 @@ def connect_async(
 
     Args:
         name: What its tools begin with: `NAME__tool`.
-        command: Starts a server that speaks over its standard input and output.
+        command: Starts a server that speaks over its standard input and output; `python` is this interpreter.
         url: Where a server listens that speaks streamable HTTP.
         server: One in this process: an `MCPServer` of the SDK, or anything that its `Client` connects to.
         digest: The digest its catalog must have, or a catalog that it must equal. Whatever differs is refused.

@@ -7,7 +7,6 @@ Does not know: TOML, files, or how agents are made.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -92,8 +91,6 @@ def servers_of(tables: Mapping[str, ServerTable], folder: os.PathLike[str], know
         if known.code and name in known.code.hosts():
             known.report.add(("servers", name), f"the code file has a host of this name, too: {name}")
         command = None if table.command is None else [*table.command, *table.args]
-        if command and command[0] == "python":
-            command[0] = sys.executable  # the one that has what the society has, whatever PATH says
         try:
             servers[name] = AsyncMCPHost(
                 name,

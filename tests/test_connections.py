@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -139,17 +140,10 @@ def test_a_run_that_is_interrupted_or_killed_in_a_call_leaves_no_server_and_the_
 ) -> None:
     ran = process(tmp_path, "srv__slow", seconds=30)
     wait_for(tmp_path / "log")
-    children = Path(f"/proc/{ran.pid}/task/{ran.pid}/children")
-    pids = [
-        int(pid) for thread in children.parent.parent.iterdir() for pid in (thread / "children").read_text().split()
-    ]
+    pids = children_of(ran.pid)
     ran.send_signal(number)
     ran.communicate(timeout=10)
-    for _ in range(100):
-        if all(map(gone, pids)):
-            break
-        time.sleep(0.02)
-    assert pids and all(map(gone, pids))
+    assert pids and all_gone(pids)
 
     host = serving(tools=["die", "slow"], log=str(tmp_path / "log"))
     slow = doing_async(lambda tick: tick.call("srv__slow", seconds=30))
@@ -160,3 +154,36 @@ def test_a_run_that_is_interrupted_or_killed_in_a_call_leaves_no_server_and_the_
     result = trio.run(lambda: resume(FileStore(tmp_path / "run"), make, max_ticks=1, force=True))
     assert [action.tool for action in result.in_doubt] == ["srv__slow"]
     assert len((tmp_path / "log").read_text().splitlines()) == 1  # it is not sent again
+
+
+def test_a_second_interrupt_ends_the_process_at_once_and_its_servers_with_it(tmp_path: Path) -> None:
+    how = json.dumps({"tools": ["slow"], "log": str(tmp_path / "log"), "stays": True})
+    command = json.dumps(["python", "-S", str(TESTS / "tool_server.py"), how], ensure_ascii=False)
+    (tmp_path / "a.py").write_text("async def slow(tick):\n    await tick.call('srv__slow', seconds=30)\n")
+    (tmp_path / "a.toml").write_text(
+        f'code = "a.py"\n[servers.srv]\ncommand = {command}\n[[agents]]\nname = "ada"\nbehavior = "slow"\n'
+    )
+    typed = [sys.executable, "-m", "society", "run", str(tmp_path / "a.toml"), "--no-store"]
+    ran = subprocess.Popen(typed, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wait_for(tmp_path / "log")
+    servers = children_of(ran.pid)
+    ran.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    begun = time.monotonic()
+    ran.send_signal(signal.SIGINT)
+    ran.communicate(timeout=10)
+    assert ran.returncode == 130 and time.monotonic() - begun < 1
+    assert servers and all_gone(servers)
+
+
+def children_of(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
+def all_gone(pids: list[int]) -> bool:
+    for _ in range(100):
+        if all(map(gone, pids)):
+            return True
+        time.sleep(0.02)
+    return False

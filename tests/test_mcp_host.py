@@ -201,6 +201,35 @@ def test_a_mute_server_is_given_up_in_time_and_ended_though_it_clings_to_life() 
     assert time.monotonic() - begun < 2.6
 
 
+def test_a_call_to_a_server_in_this_process_that_is_late_is_cancelled_there() -> None:
+    from mcp.server.mcpserver import MCPServer
+
+    server, seen = MCPServer("here"), []
+
+    @server.tool()
+    async def wait() -> str:
+        try:
+            await trio.sleep_forever()
+        finally:
+            seen.append("cancelled")
+
+    @server.tool()
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    late, after, unfit = came_of(
+        connect_async("here", server=server),
+        ("here__wait", {}),
+        ("here__add", {"a": 1, "b": 2}),
+        ("here__add", {"a": "x", "b": 2}),
+        limits=Limits(tool_timeout=0.2),
+    )
+    assert isinstance(late, ActionInDoubt)
+    assert seen == ["cancelled"]
+    assert after == {"result": 3}
+    assert unfit.error == "ServerToolError" and "valid integer" in unfit.message
+
+
 # ── catalogs ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

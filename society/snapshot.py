@@ -8,7 +8,7 @@ Does not know: which ticks run, or when.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -22,6 +22,7 @@ from society.values import Value
 
 if TYPE_CHECKING:
     from society.gate import Gate
+    from society.neighbors import Topology
     from society.tick import Tick
 
 
@@ -60,7 +61,7 @@ class Snapshot:
     births: dict[int, tuple[dict[str, Any], Agent]] = attrs.field(factory=dict)
     """Agents asked for in this round, with their descriptions, by the identity of these: of two that one parent asked
     for by one name, the first may have been part of something that did not end well."""
-    neighbors: Mapping[str, Sequence[str]] | None = None
+    neighbors: Topology | None = None
 
     def expect_birth(self, parent: str, agent: Agent, described: dict[str, Any]) -> None:
         self.check_birth(agent, parent)

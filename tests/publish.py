@@ -34,6 +34,7 @@ SCENARIOS: Final = (
     "cascade",
     "threshold",
     "commons",
+    "vault",
 )
 ACTIVATIONS: Final = ("synchronized", "sequential", "shuffled", "random")
 PUBLISHED: Final = tuple((name, activation) for name in SCENARIOS for activation in ACTIVATIONS)

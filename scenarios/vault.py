@@ -117,7 +117,12 @@ async def mole(tick):
 
 
 async def call_it(tick):
-    for arguments in ({"reason": "repairs"}, {"reason": True}, {"reason": ["audit", None]}, {"reason": "", "force": 1.0}):
+    for arguments in (
+        {"reason": "repairs"},
+        {"reason": True},
+        {"reason": ["audit", None]},
+        {"reason": "", "force": 1.0},
+    ):
         await attempt(tick, f"called with {sorted(arguments)}", tick.call("open_vault", **arguments))
     await attempt(tick, "several at once", tick.gather(*(tick.call("open_vault", reason=n) for n in range(3))))
 

@@ -6,7 +6,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench check traces clean
+.PHONY: help demo test bench check traces reproduce clean
 
 help:
 	@echo "make demo    watch a society, and compare what another activation makes of it"
@@ -14,6 +14,7 @@ help:
 	@echo "make bench   what things cost, beside what they may cost"
 	@echo "make check   the scenarios, without running them"
 	@echo "make traces  write the published traces anew"
+	@echo "make reproduce  measure all published results in full, which takes an hour or two"
 
 demo: $(READY)
 	$(BIN)/society run scenarios/rumor.toml --no-store
@@ -31,6 +32,7 @@ test: $(READY)
 	$(BIN)/python -m pytest -n 2
 
 bench: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'
 	$(BIN)/python -m tests.bench
 
 check: $(READY)
@@ -38,6 +40,9 @@ check: $(READY)
 
 traces: $(READY)
 	$(BIN)/python -m tests.publish
+
+reproduce: $(READY)
+	$(BIN)/python -m tests.published
 
 clean:
 	rm -rf .venv

@@ -36,7 +36,7 @@ bench: $(READY)
 	$(BIN)/python -m tests.bench
 
 check: $(READY)
-	$(BIN)/society check $(wildcard scenarios/*.toml)
+	$(BIN)/society check $(filter-out %.replies.toml,$(wildcard scenarios/*.toml))
 
 traces: $(READY)
 	$(BIN)/python -m tests.publish

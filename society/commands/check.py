@@ -73,6 +73,7 @@ def reviewed(loaded: Any) -> dict[str, Any] | None:
 
     Agents of whom the same holds stand together: `{"agents": [name, …], "may", "asks", "never": [{"tool", "rule", "when"}, …]}`.
     """
+    from society.connections import is_connection
     from society.review import Hints, Subject, review
 
     subjects = []
@@ -101,6 +102,8 @@ def reviewed(loaded: Any) -> dict[str, Any] | None:
 
 def _of_server(host: Any, rules: Iterable[Any]) -> list[str]:
     """Return the tools of a server that rules name: which others there are is not known without starting it."""
+    from society.connections import is_connection
+
     named = [rule.tool for rule in rules if is_connection(host) and rule.tool.startswith(f"{host.name}__")]
     return [tool for tool in named if not any(sign in tool for sign in "*?[")]
 
@@ -123,6 +126,4 @@ def policies(found: dict[str, Any] | None) -> Iterator[Line]:
                 rule = f"  ({shown(line['rule'])})" if line["rule"] else ""
                 yield (Part(f"    {heading:13} "), Part(shown(line["tool"]), "name"), Part(when), Part(rule, "quiet"))
     for remark in found["remarks"]:
-    from society.connections import is_connection
-
         yield (Part("  remark: ", "bad"), Part(shown(remark)))

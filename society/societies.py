@@ -540,8 +540,7 @@ class AsyncSociety:
             for contribution in contributions if not self.terms.in_turn else ():
                 going.add(contribution)
             self._close(gate, going, way, events, contributions)
-        if isinstance(gate.journal, Keeping):
-            gate.journal.after_round(self)
+        if isinstance(gate.journal, Keeping) and gate.journal.after_round(self):
             # Shielded: the record is whole or not at all, and whoever cancels now finds the round done.
             with trio.CancelScope(shield=True):
                 await gate.durable()

@@ -2,7 +2,8 @@
 
 `put` is plain and immediate, so that a record can be written while being cancelled; `durable` waits until everything
 that was put before it is on disk. Whoever waits first writes for all: one batch, one blocking call, one sync. There is
-no background task for it that would have to be owned, cancelled and restarted.
+no background task for it that would have to be owned, cancelled and restarted; only a single batch may be written behind
+the back of those who need not wait for it (`write_soon`), and closing waits for that one, too.
 
 Knows: batches, and who hears of a write that failed.
 Does not know: files and databases; a store's `write` does. It does not know what records mean.
@@ -71,6 +72,7 @@ class Journal:
         self._waiting: list[bytes] = []
         self._put = 0
         self._durable = 0
+        self._durable_bytes = 0
         self._writing: trio.Event | None = None
         self._failure: BaseException | None = None
         self._closed = False
@@ -89,6 +91,18 @@ class Journal:
         self._refuse_after_failure()
         self._append(line)
 
+    @property
+    def behind(self) -> int:
+        """Bytes that were put and are not known to be durable."""
+        return self.bytes - self._durable_bytes
+
+    def write_soon(self) -> None:
+        """Begin to write what was put, and do not wait for it. If that fails, the next `put` or `durable` says so."""
+        if self._writing is None and self._waiting and self._failure is None:
+            # Not a task of the caller's: its nursery would wait for the disk. It ends before `close` does.
+            self._writing = trio.Event()
+            trio.lowlevel.spawn_system_task(self._write_batch, self._writing, name=f"write {self.path}")
+
     async def durable(self) -> None:
         """Wait until every record that was put before this call is durable. Those who wait together share a batch.
 
@@ -102,7 +116,8 @@ class Journal:
         mine = self._put
         while self._durable < mine:
             if self._writing is None:
-                await self._write_batch()
+                self._writing = trio.Event()
+                await self._write_batch(self._writing)
             else:
                 await self._writing.wait()
             self._refuse_after_failure()
@@ -114,12 +129,13 @@ class Journal:
         """
         self._closed = True
         with trio.CancelScope(shield=True):
-            if self._failure is None and self._waiting:
+            if self._failure is None and (self._waiting or self._writing is not None):
                 await self.durable()
+            elif self._writing is not None:
+                await self._writing.wait()
 
     @trio.lowlevel.enable_ki_protection
-    async def _write_batch(self) -> None:
-        done = self._writing = trio.Event()
+    async def _write_batch(self, done: trio.Event) -> None:
         try:
             # Cancelled half-way, nobody would know what is on disk; so whoever writes for all stays until it is done.
             with trio.CancelScope(shield=True):
@@ -127,9 +143,9 @@ class Journal:
                 await trio.lowlevel.cancel_shielded_checkpoint()
                 await trio.lowlevel.cancel_shielded_checkpoint()
                 batch, self._waiting = self._waiting, []
-                reached = self._put
+                reached, reached_bytes = self._put, self.bytes
                 await self._call(self.write, batch)
-            self._durable = reached
+            self._durable, self._durable_bytes = reached, reached_bytes
             self.batches += 1
         except OSError as error:
             self._failure = JournalUnwritable(self.path, error.strerror or str(error))

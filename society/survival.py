@@ -17,7 +17,7 @@ from society.codec import Scan
 from society.declare import declared
 from society.errors import ResumeRefused
 from society.meaning import differences
-from society.records import Checkpoint, End, Opening, Override, Start
+from society.records import Checkpoint, Crossing, End, Late, Opening, Override, Start
 from society.retelling import Round, failure_was_passed, forked_events, rounds
 from society.store import Journal
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 LEAST_BYTES = 65_536
 """Less than this is decoded faster than a checkpoint is worth."""
+AHEAD = 1_000_000
+"""Bytes of rounds without a crossing that a run may be ahead of its disk: a crash costs their time, and nothing else."""
 
 
 @asynccontextmanager
@@ -56,8 +58,11 @@ class Keeping:
     _since: int = 0
     """Bytes when the last checkpoint was written."""
     _worth: int = LEAST_BYTES
+    _crossed: bool = False
+    """Something came from outside since the last barrier: it cannot be computed again."""
 
     def put(self, record: Any) -> None:
+        self._crossed = self._crossed or isinstance(record, Crossing | Late)
         self.journal.put(record)
 
     async def durable(self) -> None:
@@ -74,7 +79,20 @@ class Keeping:
         self._worth = max(LEAST_BYTES, after - first)
         self._since = -(found.end - after)
 
-    def after_round(self, town: AsyncSociety) -> None:
+    def after_round(self, town: AsyncSociety) -> bool:
+        """Return whether the next round has to wait until this one is durable; where it need not, the writing begins.
+
+        What came from outside in a round has to be on disk by its barrier (J1). A round without a crossing is only
+        computed again after a crash; whatever starts an effect later waits for everything that was put before it.
+        """
+        self._check_size(town)
+        crossed, self._crossed = self._crossed, False
+        if crossed or self.journal.behind > AHEAD:
+            return True
+        self.journal.write_soon()
+        return False
+
+    def _check_size(self, town: AsyncSociety) -> None:
         """Write a checkpoint where the changes since the last one outweigh it."""
         if self.journal.bytes - self._since < self._worth:
             return

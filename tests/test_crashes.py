@@ -52,21 +52,30 @@ def test_random_societies_end_as_if_nothing_had_happened(activation: str | None,
         town.store = store
         return town
 
-    tried = crash_everywhere(make, plan.rounds, most=30, seed=number, run=scheduled)
-    assert tried.crashes > 30
+    tried = crash_everywhere(make, plan.rounds, most=20, seed=number, run=scheduled)
+    assert tried.crashes > 20
 
 
 # ── the scenarios that ship ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
+STEADY = {"vault": {"vault.guard": lambda: "present"}}
+"""Sensors that show something else at each look: what was not yet on disk is looked at again, and is something else then."""
+
+
 @pytest.mark.parametrize(("name", "activation"), PUBLISHED)
 def test_scenarios_end_as_if_nothing_had_happened(name: str, activation: str) -> None:
     scenario = load_scenario(ROOT / "scenarios" / f"{name}.toml")
+    world = scenario
 
     def make(store: Any) -> AsyncSociety:
-        return scenario.society(activation=activation, store=store)
+        nonlocal world
+        if store is None or not len(store.read()):
+            world = load_scenario(scenario.path)
+        world.is_used = False  # the process is another one, the world is the same: what its tools did there is done
+        return world.society(activation=activation, store=store, sensors=STEADY.get(name))
 
-    crash_everywhere(make, scenario.max_ticks, most=6 if name == "rumor" else 15, run=scheduled)
+    crash_everywhere(make, scenario.max_ticks, most=4 if name in ("rumor", "threshold") else 10, run=scheduled)
 
 
 # ── one society with everything in it ───────────────────────────────────────────────────────────────────────────────────
@@ -179,8 +188,8 @@ def test_people_sub_agents_births_late_ticks_and_events_survive(
             ledger.clear()
         return workshop(store, ledger, activation=activation)
 
-    tried = crash_everywhere(make, 5, most=30, seed=least, run=scheduled)
-    assert tried.crashes > 30
+    tried = crash_everywhere(make, 5, most=20, seed=least, run=scheduled)
+    assert tried.crashes > 20
 
 
 # ── what it finds ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -144,9 +145,10 @@ def test_a_failure_that_was_passed_stays_passed_when_the_resumed_run_crashes_in_
 
 
 def test_a_crash_between_a_failed_round_and_the_end_leaves_the_run_failed() -> None:
-    agents, store = [Agent("ada", fails_in(2))], MemoryStore()
-    with pytest.raises(Crash):  # the barriers are writes 1 and 2
-        run(growing(FailingStore(3, store=store), agents=agents).run, 4)
+    agents, whole = [Agent("ada", fails_in(2))], MemoryStore()
+    run(growing(whole, agents=agents).run, 4)
+    scan = whole.read()
+    store = MemoryStore(scan.data[: scan.starts[-1]])
     assert isinstance(records(store)[-1], Barrier)
 
     assert run(growing(store, agents=agents).run, 4).outcome == "failed"
@@ -481,6 +483,62 @@ def test_for_calls_in_flight_a_cancelled_run_writes_nothing_and_their_doubt_is_s
 
     assert (resumed.outcome, resumed.shared["n"], called) == ("finished", 1, [1])
     assert len(known) == 1
+
+
+# ── how far a run may be ahead of its disk ──────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("crossing", [False, True])
+def test_only_rounds_in_which_something_came_from_outside_wait_for_the_disk(crossing: bool, tmp_path: Path) -> None:
+    """J1: reads are durable by their barrier; what can be computed again need not be, before an effect starts."""
+    host = AsyncHost()
+    host.sensor("weather", thread=False)(lambda: "rain")
+
+    async def ada(tick: Any) -> None:
+        if crossing:
+            await tick.read("weather")
+        tick.share("n", 1)
+
+    store = Batches(tmp_path)
+    trio.run(growing(store, agents=[Agent("ada", ada)], hosts=host).run, 50)
+
+    assert store.batches >= 50 if crossing else store.batches <= 51
+    assert records(store)[-1].outcome == "finished"
+
+
+class Batches(FileStore):
+    """A file store that tells how many batches were written."""
+
+    batches = 0
+
+    @asynccontextmanager
+    async def opened(self) -> Any:
+        async with super().opened() as (journal, found):
+            yield journal, found
+            self.batches = journal.batches
+
+
+def test_a_run_is_never_ahead_of_its_disk_by_more_than_its_bound(monkeypatch: Any) -> None:
+    monkeypatch.setattr(society.survival, "AHEAD", 2_000)
+    behind: list[int] = []
+    real = society.survival.Keeping.after_round
+
+    def watched(self: Any, town: Any) -> bool:
+        waits = real(self, town)
+        behind.append(0 if waits else self.journal.behind)
+        return waits
+
+    monkeypatch.setattr(society.survival.Keeping, "after_round", watched)
+    run(growing(MemoryStore()).run, 100)
+
+    assert max(behind) <= 2_000
+
+
+def test_a_disk_that_fails_behind_a_round_stops_the_run_all_the_same() -> None:
+    store = FailingStore(3, error=OSError(errno.ENOSPC, "No space left on device"))
+    with pytest.raises(JournalUnwritable, match="No space left"):
+        run(growing(store).run, 200)
+    assert run(growing(store.survivor()).run, 200).trace == run(growing(None).run, 200).trace
 
 
 # ── checkpoints ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -46,8 +46,6 @@ class Members:
         self._seats: dict[str, Member] = {}
         self._judges: dict[Policy, Judge | None] = {}
         """By policy: agents that are alike are judged by one."""
-        self._judges: dict[Policy, Judge | None] = {}
-        """By policy: agents that are alike are judged by one."""
         self._parents: dict[str, str] = {}
         self.connections = tuple(
             {

@@ -31,7 +31,12 @@ def served(port: int = PORT) -> Iterator[str]:
     given.model.path = str(weights())
     given.port = port
     given.verbosity = 0
-    given.n_ctx, given.n_parallel = 8192, 2
+    given.cache_prompt, given.cache_ram_mib, given.cache_idle_slots = (
+        False,
+        0,
+        False,
+    )  # a cached prompt changes what is counted
+    given.n_ctx, given.n_parallel = 8192, 1  # answers depend on what is computed beside them
     given.cpuparams.n_threads = given.cpuparams_batch.n_threads = 1  # more fight each other on a busy machine
     server = xllamacpp.Server(given)
     try:

@@ -115,7 +115,12 @@ def branched(source: Path, folder: Path) -> Scenario:
 
 @contextmanager
 def taken_back(folder: Path) -> Iterator[None]:
-    """Remove what came into a folder, and the folder if it is new, when the block fails: half a run helps nobody."""
+    """Remove what came into a folder, and the folder if it is new, when the block fails: half a run helps nobody.
+
+    Raises:
+        ScenarioError: The folder holds something, or is none. That is somebody else's, and stays.
+    """
+    refuse_taken(folder)
     before = set(folder.iterdir()) if folder.is_dir() else None
     try:
         yield

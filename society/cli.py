@@ -63,8 +63,10 @@ app.command(shelf.new)
 
 def main() -> None:
     """Run the command that the process was started with, and exit with its code."""
-    screen = Screen(sys.stdout, sys.stderr, os.environ, sys.stdin)
-    sys.exit(carried_out(sys.argv[1:], screen))
+    # A process that was started with a closed stream has None in its place.
+    with open(os.devnull, "w", encoding="utf-8") as nothing:
+        screen = Screen(sys.stdout or nothing, sys.stderr or nothing, os.environ, sys.stdin)
+        sys.exit(carried_out(sys.argv[1:], screen))
 
 
 def carried_out(arguments: Sequence[str], screen: Screen) -> int:

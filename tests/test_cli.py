@@ -185,6 +185,19 @@ def test_the_story_of_a_run_is_shown_when_asked_for(swap: Path) -> None:
     assert "a = 2 (version 1, by A)" in told.stdout
 
 
+def test_a_file_in_the_place_of_the_runs_folder_is_refused_and_left_alone(swap: Path) -> None:
+    before = swap.read_bytes()
+    told = society("run", swap, "--store", swap)
+    assert told.returncode == 2
+    assert swap.read_bytes() == before
+
+
+def test_a_closed_standard_output_is_no_failure(swap: Path) -> None:
+    line = f'"{sys.executable}" -m society run "{swap}" --no-store >&-'
+    told = subprocess.run(["sh", "-c", line], capture_output=True, encoding="utf-8", env=environment(), timeout=60)
+    assert (told.returncode, "Traceback" in told.stderr) == (0, False)
+
+
 def test_a_file_that_cannot_be_written_is_told_before_the_run(swap: Path, tmp_path: Path) -> None:
     told = society("run", swap, "--trace", tmp_path / "nowhere" / "t")
 

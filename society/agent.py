@@ -6,6 +6,7 @@ Does not know: ticks, rounds, or hosts.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -83,6 +84,11 @@ class Agent:
         check_name(self.name)
         if not callable(self.behavior):
             raise ScenarioError(f"agent {self.name!r}: its behavior is a function of the tick, not {self.behavior!r}.")
+        if inspect.isgeneratorfunction(self.behavior) or inspect.isasyncgenfunction(self.behavior):
+            raise ScenarioError(
+                f"agent {self.name!r}: its behavior holds a `yield`, so that calling it would run nothing; "
+                "write `await`, or put the generator into a function of its own."
+            )
 
 
 def qualified(function: Any) -> str:

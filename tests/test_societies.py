@@ -69,6 +69,18 @@ def test_two_agents_of_one_name_are_refused() -> None:
         town(Agent("ada", idle), Agent("ada", idle))
 
 
+def test_a_behavior_with_a_yield_is_refused_since_calling_it_would_run_nothing() -> None:
+    def plain(tick: Any) -> Any:
+        yield
+
+    async def awaiting(tick: Any) -> Any:
+        yield
+
+    for behavior in (plain, awaiting):
+        with pytest.raises(ScenarioError, match="'Ada'.*yield"):
+            Agent("Ada", behavior)
+
+
 def test_a_sensor_that_nobody_has_is_told_before_the_run_starts() -> None:
     host = AsyncHost()
     host.sensor("weather")(lambda: 1)

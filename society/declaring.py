@@ -48,6 +48,12 @@ def check_seed(seed: Any) -> None:
         raise ScenarioError(f"seed: {seed!r} is not a whole number.")
 
 
+def check_kind(path: str, value: Any, kind: type, default: bool = True) -> None:
+    """Refuse what is no `kind`, and is not left out either; the text or dict of a scenario file is none."""
+    if not isinstance(value, kind) and not (default and value is None):
+        raise ScenarioError(f"{path}: {value!r} is no {kind.__name__}; write society.{kind.__name__}(…).")
+
+
 def check_references(names: Mapping[str, str | None], shared: Mapping[str, Shared], hosts: Any) -> None:
     """Refuse writers, readers and hosts of agents that are not declared. `names` are agents, with their groups."""
     groups = {group for group in names.values() if group is not None}

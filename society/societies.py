@@ -29,6 +29,7 @@ from society.declaring import (
     SYNCHRONIZED,
     check_activation,
     check_error_rule,
+    check_kind,
     check_references,
     check_seed,
     dated_events,
@@ -138,6 +139,9 @@ class AsyncSociety:
         check_activation(self.activation, self.activations, type(self).__name__, rate)
         check_seed(seed)
         check_error_rule(on_error)
+        check_kind("limits", limits, Limits)
+        check_kind("policy", policy, Policy)
+        check_kind("budget", budget, Budget)
         self.seed = seed
         self.rate = rate
         self.limits = limits if limits is not None else Limits()
@@ -145,6 +149,9 @@ class AsyncSociety:
         self.approver = approver
         self.asker = asker
         self._declared_agents = tuple(agents)
+        for at, agent in enumerate(self._declared_agents):
+            check_kind(f"agents[{at}]", agent, Agent, default=False)
+            check_kind(f"agents[{at}].policy", agent.policy, Policy, default=False)
         self.budget = budget
         self._models = named_models(model, budget, self._declared_agents)
         self._shared = declared_shared(shared or {})

@@ -69,6 +69,17 @@ def test_two_agents_of_one_name_are_refused() -> None:
         town(Agent("ada", idle), Agent("ada", idle))
 
 
+@pytest.mark.parametrize("how", [{"limits": {}}, {"policy": "deny"}, {"budget": 3}], ids=repr)
+def test_what_is_of_another_kind_is_refused_where_it_is_given(how: dict[str, Any]) -> None:
+    with pytest.raises(ScenarioError, match=f"^{next(iter(how))}: "):
+        AsyncSociety([Agent("ada", idle)], **how)
+
+
+def test_a_name_in_the_place_of_an_agent_is_refused() -> None:
+    with pytest.raises(ScenarioError, match=r"^agents\[0\]: 'ada' is no Agent"):
+        AsyncSociety(["ada"])  # type: ignore[list-item]
+
+
 def test_a_behavior_with_a_yield_is_refused_since_calling_it_would_run_nothing() -> None:
     def plain(tick: Any) -> Any:
         yield
@@ -77,7 +88,7 @@ def test_a_behavior_with_a_yield_is_refused_since_calling_it_would_run_nothing()
         yield
 
     for behavior in (plain, awaiting):
-        with pytest.raises(ScenarioError, match="'Ada'.*yield"):
+        with pytest.raises(ScenarioError, match=r"'Ada'.*yield"):
             Agent("Ada", behavior)
 
 

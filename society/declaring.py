@@ -6,7 +6,7 @@ Does not know: files; a scenario's own faults are told by `references.py` with t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from society.errors import ScenarioError, ValueRefused, suggestion
@@ -52,6 +52,28 @@ def check_kind(path: str, value: Any, kind: type, default: bool = True) -> None:
     """Refuse what is no `kind`, and is not left out either; the text or dict of a scenario file is none."""
     if not isinstance(value, kind) and not (default and value is None):
         raise ScenarioError(f"{path}: {value!r} is no {kind.__name__}; write society.{kind.__name__}(…).")
+
+
+def check_shapes(**given: tuple[Any, str, Callable[[Any], bool]]) -> None:
+    """Refuse what is not left out and is not of its shape: `name=(value, what it is, whether it is one)`."""
+    for path, (value, what, is_one) in given.items():
+        if value is not None and not is_one(value):
+            raise ScenarioError(f"{path}: {value!r} is not {what}.")
+
+
+def is_mapping(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def is_host(value: Any) -> bool:
+    return hasattr(value, "tools") and hasattr(value, "sensors")
+
+
+def are_hosts(value: Any) -> bool:
+    """Tell whether this is a host, a list of hosts, or such by agent's name."""
+    if isinstance(value, Mapping):
+        return all(are_hosts(found) for found in value.values())
+    return all(map(is_host, value)) if isinstance(value, (list, tuple)) else is_host(value)
 
 
 def check_references(names: Mapping[str, str | None], shared: Mapping[str, Shared], hosts: Any) -> None:

@@ -106,7 +106,7 @@ class AsyncHost:
         """Register a function without arguments that returns what it perceives."""
 
         def register(function: Function) -> Function:
-            self._free(name, self.sensors, "sensor")
+            self._free(name, self.sensors, "sensor", function)
             self.sensors[name] = Sensor(name=name, function=function, thread=thread)
             return function
 
@@ -138,7 +138,7 @@ class AsyncHost:
             raise ScenarioError(f"tool {name!r}: a timeout is a number of seconds above 0, not {timeout!r}.")
 
         def register(function: Function) -> Function:
-            self._free(name, self.tools, "tool")
+            self._free(name, self.tools, "tool", function)
             self.tools[name] = Tool(
                 name=name,
                 function=function,
@@ -157,7 +157,7 @@ class AsyncHost:
         tool's: rules name it like a tool, and their conditions see `args.payload`."""
 
         def register(function: Function) -> Function:
-            self._free(name, self.subagents, "sub-agent")
+            self._free(name, self.subagents, "sub-agent", function)
             takes = [
                 parameter
                 for parameter in inspect.signature(function).parameters.values()
@@ -179,15 +179,21 @@ class AsyncHost:
         """
 
         def register(function: Function) -> Function:
-            self._free(tool, self.reconcilers, "reconciler")
+            self._free(tool, self.reconcilers, "reconciler", function)
             self.reconcilers[tool] = function
             return function
 
         return register
 
-    def _free(self, name: str, registered: Mapping[str, Any], what: str) -> None:
+    def _free(self, name: str, registered: Mapping[str, Any], what: str, function: Any) -> None:
         if not isinstance(name, str) or not name:
             raise ScenarioError(f"a {what}'s name is a text, not {name!r}.")
+        if not callable(function):
+            raise ScenarioError(f"{what} {name!r}: {function!r} is no function.")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise ScenarioError(
+                f"{what} {name!r} has a `yield`: calling it runs nothing. Return a value, or a list of them."
+            )
         if name in registered:
             raise ScenarioError(f"{what} {name!r} is registered twice on one host; choose another name.")
 

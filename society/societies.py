@@ -27,14 +27,17 @@ from society.declare import declaration
 from society.declaring import (
     IN_TURN,
     SYNCHRONIZED,
+    are_hosts,
     check_activation,
     check_error_rule,
     check_kind,
     check_references,
     check_seed,
+    check_shapes,
     dated_events,
     declared_shared,
     frozen_parameters,
+    is_mapping,
 )
 from society.draw import drawn, joining, shuffled
 from society.errors import ScenarioError, SocietyError, described, leaves
@@ -59,7 +62,7 @@ from society.state import State, Terms, first_state
 from society.survival import Keeping, journaled
 from society.telling import Telling
 from society.trace import Trace
-from society.values import Value, freeze
+from society.values import WAIT, Value, freeze
 from society.views import Agents, Counts, SharedValues, View
 
 Measure = Callable[[View], Any]
@@ -142,6 +145,21 @@ class AsyncSociety:
         check_kind("limits", limits, Limits)
         check_kind("policy", policy, Policy)
         check_kind("budget", budget, Budget)
+        check_shapes(
+            shared=(shared, "a dict of first values, or of Shared(…), by key", is_mapping),
+            parameters=(parameters, "a dict of values by name", is_mapping),
+            hosts=(hosts, "a host, a list of hosts, or a dict of them by agent's name", are_hosts),
+            measures=(
+                measures,
+                "a dict of functions by name",
+                lambda all: is_mapping(all) and are_callable(all.values()),
+            ),
+            behaviors=(behaviors, "a list of functions", are_callable),
+            store=(store, "a store: MemoryStore(), FileStore(folder) or SqliteStore(path)", is_store),
+            run_id=(run_id, "a text", lambda name: isinstance(name, str)),
+            approver=(approver, "a function of the request, or WAIT", lambda found: found is WAIT or callable(found)),
+            asker=(asker, "a function of the question, or WAIT", lambda found: found is WAIT or callable(found)),
+        )
         self.seed = seed
         self.rate = rate
         self.limits = limits if limits is not None else Limits()
@@ -725,6 +743,14 @@ def waits_for_person(tick: Any) -> bool:
     """Tell whether everything that a tick has in flight waits for a person."""
     inner = [entry for entry in tick.flying if not any(other.at.startswith(f"{entry.at}.") for other in tick.flying)]
     return bool(inner) and all(entry.person for entry in inner)
+
+
+def are_callable(functions: Any) -> bool:
+    return all(map(callable, functions)) if isinstance(functions, Iterable) else False
+
+
+def is_store(value: Any) -> bool:
+    return hasattr(value, "opened") and hasattr(value, "read")
 
 
 def _nothing(*_: object) -> None:

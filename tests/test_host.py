@@ -479,3 +479,17 @@ def test_hash_seed_locale_and_terminal_change_no_byte_of_a_trace(tmp_path: Any) 
         traces.append(path.read_bytes())
     assert traces[0] == traces[1] == traces[2]
     assert "Zoë – 東京 🎲" in traces[0].decode("utf-8") and b"\r" not in traces[0]
+
+
+@pytest.mark.parametrize("function", [3, (number for number in ())])
+def test_what_cannot_be_called_is_no_tool(function: Any) -> None:
+    with pytest.raises(ScenarioError, match="is no function"):
+        AsyncHost().tool("count")(function)
+
+
+def test_a_function_with_a_yield_is_no_tool() -> None:
+    def counting() -> Any:
+        yield 1
+
+    with pytest.raises(ScenarioError, match="has a `yield`"):
+        AsyncHost().tool("count")(counting)

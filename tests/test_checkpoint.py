@@ -27,6 +27,7 @@ def told(state: State) -> dict[str, Any]:
     fields = attrs.asdict(state, recurse=False)
     for name in ("shared", "versions", "memories", "publics"):
         fields[name] = dict(sorted(fields[name].items()))
+    fields["retired"] = sorted(state.retired)
     fields["inboxes"] = {name: list(box) for name, box in state.inboxes.items()}
     fields["receipts"] = {name: list(heard) for name, heard in state.receipts.items()}
     return {name: repr(value) for name, value in fields.items()}

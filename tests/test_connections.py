@@ -142,7 +142,7 @@ def test_a_run_that_is_interrupted_or_killed_in_a_call_leaves_no_server_and_the_
     wait_for(tmp_path / "log")
     pids = children_of(ran.pid)
     ran.send_signal(number)
-    ran.communicate(timeout=10)
+    ran.communicate(timeout=60)
     assert pids and all_gone(pids)
 
     host = serving(tools=["die", "slow"], log=str(tmp_path / "log"))
@@ -171,7 +171,7 @@ def test_a_second_interrupt_ends_the_process_at_once_and_its_servers_with_it(tmp
     time.sleep(0.2)
     begun = time.monotonic()
     ran.send_signal(signal.SIGINT)
-    ran.communicate(timeout=10)
+    ran.communicate(timeout=60)
     assert ran.returncode == 130 and time.monotonic() - begun < 1
     assert servers and all_gone(servers)
 

@@ -1,6 +1,6 @@
 """society: agents that live in rounds, effects that are honest, and traces that are the same byte for byte.
 
-Each name here is a promise (`interface.md` is its source; README.md shows it in use). Names are loaded when they are first
+Each name here is a promise, and README.md shows it in use. Names are loaded when they are first
 asked for, so that `society --help` need not wait for what it does not use.
 
 Floors, from below; imports point down:

@@ -286,8 +286,12 @@ class Connection:
             with answer.scope:
                 try:
                     answer.came = outcome.Value(await self._sent(tool, arguments, meta, place))
+                except (NotAnswered, NeverSent, ServerRefused) as told:
+                    answer.came = outcome.Error(told)
                 except Exception as error:  # whatever the SDK raises is the caller's to hear, not the connection's end
-                    answer.came = outcome.Error(error)
+                    # No answer of the server's: once it was on its way, nobody knows what became of it.
+                    why = f"the call to {self.far.name!r} broke off: {type(error).__name__}: {error}"
+                    answer.came = outcome.Error(NotAnswered(why) if place.began else NeverSent(why))
         finally:
             answer.done.set()
 

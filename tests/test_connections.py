@@ -107,7 +107,8 @@ def test_a_run_is_not_resumed_with_a_catalog_that_has_changed() -> None:
 
 
 SCRIPT = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets its background jobs ignore it
 sys.path.insert(0, {tests!r})
 import trio
 from societies import doing_async, town

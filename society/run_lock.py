@@ -11,11 +11,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 import weakref
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from society.errors import RunLocked
+
+PATIENCE: Final = 1.0
+"""Seconds for which a lock is asked for again whose holder is dead: its children may be about to let go of it."""
 
 _held: weakref.WeakSet[RunLock] = weakref.WeakSet()
 
@@ -71,6 +75,7 @@ class RunLock:
 
 def _locked(path: Path, run: Path) -> int:
     """Return a descriptor that holds the lock of the file that stands at `path`."""
+    until = time.monotonic() + PATIENCE
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
@@ -79,12 +84,15 @@ def _locked(path: Path, run: Path) -> int:
                 return descriptor
         except BlockingIOError:
             holder = _holder(descriptor)
-            os.close(descriptor)
-            raise RunLocked(str(run), holder) from None
+            if holder is None and time.monotonic() < until:
+                time.sleep(0.01)
+            else:
+                os.close(descriptor)
+                raise RunLocked(str(run), holder or "another process") from None
         except OSError:
             os.close(descriptor)
             raise
-        os.close(descriptor)  # its owner took the file away between our opening and our locking it
+        os.close(descriptor)  # its owner took the file away between our opening and our locking it, or is about to go
 
 
 def _stands_at(path: Path, descriptor: int) -> bool:
@@ -94,20 +102,27 @@ def _stands_at(path: Path, descriptor: int) -> bool:
         return False
 
 
-def _holder(descriptor: int) -> str:
-    """Return whom to name: the process in the file, unless it is dead and a new owner is not announced yet."""
+def _holder(descriptor: int) -> str | None:
+    """Return whom to name; nobody when the process in the file is dead, or a new owner is not announced yet."""
     number = os.pread(descriptor, 20, 0).strip()
-    if not number.isdigit():
-        return "another process"
-    if int(number) == os.getpid():
-        return f"process {int(number)}, which is this one"
+    if not number.isdigit() or not alive(int(number)):
+        return None
+    return f"process {int(number)}" + (", which is this one" if int(number) == os.getpid() else "")
+
+
+def alive(process: int) -> bool:
+    """Whether a process of this number runs. One that is dead and only waits to be collected does not."""
     try:
-        os.kill(int(number), 0)
+        os.kill(process, 0)
     except ProcessLookupError:
-        return "another process"
+        return False
     except PermissionError:
-        pass  # alive, and somebody else's
-    return f"process {int(number)}"
+        return True  # somebody else's
+    try:
+        state = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[0]
+    except (OSError, IndexError):
+        return True  # an operating system that does not tell
+    return state not in (b"Z", b"X")
 
 
 def _leave_locks_to_parent() -> None:

@@ -8,7 +8,6 @@ Does not know: the rounds before it, or how it is shown.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from society.lines import Line, Part, bounded, counted, shown
 from society.onward import onward
 from society.records import Answer, Approval, Barrier, Crossing, End, Intent, Result
 from society.reruns import Standing, standing
+from society.run_lock import alive
 from society.trace import Trace
 
 
@@ -158,10 +158,9 @@ def _owner(folder: Path) -> int | None:
     """Return the process that says it owns the run. To take the lock in order to know would keep others from it."""
     try:
         number = int((folder / "journal.lock").read_bytes())
-        os.kill(number, 0)
-    except (OSError, ValueError) as error:
-        return number if isinstance(error, PermissionError) else None
-    return number
+    except (OSError, ValueError):
+        return None
+    return number if alive(number) else None
 
 
 @attrs.frozen

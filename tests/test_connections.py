@@ -183,7 +183,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def all_gone(pids: list[int]) -> bool:
-    for _ in range(100):
+    for _ in range(1000):
         if all(map(gone, pids)):
             return True
         time.sleep(0.02)

@@ -26,7 +26,7 @@ from society.retelling import retold
 
 HERE = Path(__file__).parent
 ROUNDS = 12
-KILLS = 50
+KILLS = 100
 """For each kind of store."""
 
 
@@ -117,7 +117,7 @@ def waited(process: int, seconds: float) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["file", "sqlite"])
-def test_fifty_kills_repeat_no_payment_and_lose_no_result(kind: str, tmp_path: Path) -> None:
+def test_a_hundred_kills_repeat_no_payment_and_lose_no_result(kind: str, tmp_path: Path) -> None:
     """J5, P53: at most once for what has no result, exactly once for what has one."""
     code = f"import pathlib, test_kills; test_kills.drive({kind!r}, pathlib.Path({str(tmp_path)!r}))"
     subprocess.run([sys.executable, "-c", code], cwd=HERE, check=True, timeout=120)

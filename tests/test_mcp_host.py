@@ -32,6 +32,7 @@ from society import (
     allow,
     connect_async,
 )
+from society.run_lock import alive
 
 SERVER = Path(__file__).parent / "tool_server.py"
 
@@ -69,11 +70,7 @@ def came_of(host: Any, *calls: tuple[str, dict[str, Any]], limits: Limits | None
 
 
 def gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return False
+    return not alive(pid)
 
 
 def pid_of(host: AsyncMCPHost) -> int:

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from society.errors import RunLocked
-from society.run_lock import RunLock
+from society.run_lock import RunLock, alive
 
 
 def locked(folder: Path) -> RunLock:
@@ -61,3 +64,30 @@ def test_a_file_taken_away_between_opening_and_locking_it_is_no_lock(tmp_path: P
     with pytest.raises(RunLocked):
         locked(tmp_path)
     second.release()
+
+
+HOLDER_THAT_DIES = """
+import fcntl, os, subprocess, sys
+
+descriptor = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+fcntl.flock(descriptor, fcntl.LOCK_EX)
+os.write(descriptor, f"{os.getpid()}\\n".encode())
+child = subprocess.Popen([sys.executable, "-c", "print(flush=True); input()"], pass_fds=[descriptor])
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_child_that_a_dead_holder_left_behind_is_given_time_to_let_go(tmp_path: Path):
+    """As every fork does, between its beginning and its first own step."""
+    path = tmp_path / "journal.lock"
+    command = [sys.executable, "-c", HOLDER_THAT_DIES, str(path)]
+    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert holder.stdin is not None and holder.stdout is not None
+    holder.stdout.readline()
+    os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)
+    assert not alive(holder.pid)  # dead, and not collected yet
+
+    threading.Timer(0.1, holder.stdin.close).start()
+    locked(tmp_path).release()
+    holder.stdout.close()
+    holder.wait()

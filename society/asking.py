@@ -34,6 +34,7 @@ from society.models import Model as AnyModel
 from society.models import Request, asked, chosen, request_body
 from society.reason import Contract, contract_of, question_text, read, recorded
 from society.records import Act, Model, Reason, order
+from society.replaying import NOTHING
 from society.results import CallResult
 from society.slots import AllGivenUp
 from society.spending import Spent
@@ -329,11 +330,11 @@ class Asking:
         if found:
             record = found[-1]
             if not isinstance(record, Model) or record.request != digest:
-                self.gate.diverge(tick, entry, told(record), f"model request {digest}: {_last_words(body)}")
+                await self.gate.diverge(tick, entry, told(record), f"model request {digest}: {_last_words(body)}")
             if record.cut:
                 await self.gate.until_given_up(tick, entry, record)
         elif self.gate.replaying is not None:
-            await self.gate.unrecorded(tick, entry, "nothing", f"model request {digest}: {_last_words(body)}")
+            await self.gate.unrecorded(tick, entry, NOTHING, f"model request {digest}: {_last_words(body)}")
         else:
             record = await self._called(tick, entry, within, model, body, digest, number)
             self.gate.keep(tick, record)

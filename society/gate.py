@@ -9,7 +9,7 @@ Does not know: rounds and barriers, how rules are judged, or where the journal i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import outcome
@@ -26,8 +26,8 @@ from society.errors import (
 )
 from society.host import SubAgent, Tool, called, explained
 from society.limits import Limits
-from society.records import Answer, Crossing, Delegation, Late, Read, order
-from society.replaying import Replaying
+from society.records import Answer, Contribution, Crossing, Delegation, Late, Read, order
+from society.replaying import AGES, NOTHING, NOTHING_MORE, Replaying
 from society.slots import AllGivenUp, Boundaries
 from society.tick import Tick
 from society.values import NO_ANSWER, UNKNOWN, WAIT, Value, freeze, plain
@@ -35,9 +35,6 @@ from society.work import Opaque, Work, failure, head, let_through, returned, tol
 
 if TYPE_CHECKING:
     from society.asking import Asking
-
-AGES = 1e9
-"""Seconds, of a replay's clock, which jumps: longer than any behavior waits before it gives a crossing up."""
 
 
 class Journal(Protocol):
@@ -139,9 +136,17 @@ class Gate:
             tick.root.records += found
         return found
 
-    def diverge(self, tick: Tick, entry: Entry, recorded: str, asked: str) -> NoReturn:
+    async def diverge(self, tick: Tick, entry: Entry, recorded: str, asked: str) -> NoReturn:
+        """Tell that the code asks for something else than was recorded. On resume it ends the run, in a replay this tick."""
         divergence = ReplayDivergence(tick._snapshot.round, tick._member.agent.name, entry.at, recorded, asked)
-        self._crash(divergence)
+        if self.replaying is None:
+            self._crash(divergence)
+        else:
+            from trio.testing import wait_all_tasks_blocked  # it brings pytest along, where that is installed
+
+            self.replaying.note(tick.root.number, divergence, tick.root._did)
+            await wait_all_tasks_blocked()  # crossings of the same tick that are under way come to their own
+            self.replaying.ends[divergence.agent, tick.root.number]()
         raise divergence
 
     async def unrecorded(self, tick: Tick, entry: Entry, recorded: str, asked: str) -> NoReturn:
@@ -150,13 +155,13 @@ class Gate:
         root = tick.root
         if self.replaying.failed(tick._snapshot.round, root._member.agent.name, root.number):
             await trio.sleep(AGES)
-        self.diverge(tick, entry, recorded, asked)
+        await self.diverge(tick, entry, recorded, asked)
 
     async def until_given_up(self, tick: Tick, entry: Entry, record: Any) -> NoReturn:
         """Wait until the tick gives a crossing up again, as it did when that was recorded."""
         if self.replaying is not None:
             await trio.sleep(AGES)
-            self.diverge(tick, entry, f"{told(record)}, given up by its tick", f"{entry.what}, and waits for it")
+            await self.diverge(tick, entry, f"{told(record)}, given up by its tick", f"{entry.what}, and waits for it")
         await trio.sleep_forever()
         raise AssertionError
 
@@ -165,9 +170,21 @@ class Gate:
         if self.replaying is not None and root.script:
             at = min(root.script, key=order)
             recorded = told(root.script[at][0])
-            divergence = ReplayDivergence(root._snapshot.round, root._member.agent.name, at, recorded, "nothing more")
-            self._crash(divergence)
-            raise divergence
+            self.replaying.note(
+                root.number,
+                ReplayDivergence(root._snapshot.round, root._member.agent.name, at, recorded, NOTHING_MORE),
+                root._did,
+            )
+
+    def parted(self, endings: Sequence[Contribution | None]) -> None:
+        """End a replay in which a tick parted from what was recorded, with the first difference in canonical order.
+
+        Args:
+            endings: Of the round's ticks so far, in order of activation; None where a tick came to none.
+        """
+        if self.replaying is not None and (first := self.replaying.first(endings)) is not None:
+            self._crash(first)
+            raise first
 
     def models(self, tick: Tick) -> Asking:
         """Return the way to the models.
@@ -197,11 +214,11 @@ class Gate:
             if found:
                 record = found[-1]
                 if not isinstance(record, Read) or record.sensor != name:
-                    self.diverge(tick, entry, told(record), entry.what)
+                    await self.diverge(tick, entry, told(record), entry.what)
                 if record.cut:
                     await self.until_given_up(tick, entry, record)
             elif self.replaying is not None:
-                await self.unrecorded(tick, entry, "nothing", entry.what)
+                await self.unrecorded(tick, entry, NOTHING, entry.what)
             else:
                 record = await self._read(tick, entry, name, host)
             if record.unknown is None:
@@ -351,9 +368,9 @@ class Gate:
             found = self.served(tick, entry)
             last = found[-1] if found else None
             if last is not None and (not isinstance(last, Answer) or last.question != question):
-                self.diverge(tick, entry, told(last), f"ask_human({question!r})")
+                await self.diverge(tick, entry, told(last), f"ask_human({question!r})")
             if (last is None or last.standing) and self.replaying is not None:
-                await self.unrecorded(tick, entry, "nothing" if last is None else "no answer", entry.what)
+                await self.unrecorded(tick, entry, NOTHING if last is None else "no answer", entry.what)
             if last is None or last.standing:
                 last = await self._asked(tick, entry, question, last)
             if last.cut:
@@ -447,9 +464,9 @@ class Gate:
         found = script.pop(entry.at, []) if script else []
         if not found:
             if self.replaying is not None:
-                await self.unrecorded(tick, entry, "nothing", told(record))
+                await self.unrecorded(tick, entry, NOTHING, told(record))
             self.keep(tick, record)
             return
         tick.root.records += found
         if found[-1] != record:
-            self.diverge(tick, entry, told(found[-1]), told(record))
+            await self.diverge(tick, entry, told(found[-1]), told(record))

@@ -6,13 +6,21 @@ Does not know: how behaviors run; they run as ever, with all answers from here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any, Final
 
 import attrs
 
 from society.errors import ReplayDivergence
-from society.records import Barrier, Contribution, Crossing, Late
+from society.records import Barrier, Contribution, Crossing, Late, order
+
+AGES: Final = 1e9
+"""Seconds, of a replay's clock, which jumps: longer than any behavior waits before it gives a crossing up."""
+NOTHING: Final = "nothing"
+"""What was recorded where the code asks for one crossing more."""
+NOTHING_MORE: Final = "nothing more"
+"""What the code asks for where more was recorded."""
 
 
 @attrs.define
@@ -23,6 +31,31 @@ class Recorded:
     records: list[Any]
 
 
+@attrs.frozen
+class Parted:
+    """Where a tick asked for another crossing than was recorded."""
+
+    difference: ReplayDivergence
+    did: list[tuple[Any, ...]]
+    """What it had done by then."""
+
+    def first(self, was: Contribution) -> ReplayDivergence:
+        """Return the difference, or one between what the tick was recorded to have done before and what it did."""
+        if was.ending != "well":
+            return self.difference
+        at = order(self.difference.crossing.partition(".")[0])
+        recorded = (done for done in was.did if order(done[1]) < at)
+        mine = (done for done in self.did if order(done[1]) < at)
+        for one, other in zip_longest(recorded, mine):
+            if one is None and self.difference.asked == NOTHING_MORE:
+                break
+            if other is None and self.difference.recorded == NOTHING:
+                break
+            if one is None or other is None or tuple(one) != tuple(other):
+                return _done_otherwise(self.difference.round, was.agent, one, other)
+        return self.difference
+
+
 @attrs.define
 class Replaying:
     rounds: Mapping[int, Recorded]
@@ -31,6 +64,11 @@ class Replaying:
 
     compared: int = 0
     """The last round that was compared. Of one that ended in a conflict, nothing was applied."""
+
+    parted: dict[tuple[str, int], Parted] = attrs.field(factory=dict)
+    """Where ticks of the open round parted from what was recorded, in each the first by ordinal."""
+    ends: dict[tuple[str, int], Callable[[], None]] = attrs.field(factory=dict)
+    """What ends each tick of the open round."""
 
     @property
     def goes_on(self) -> bool:
@@ -51,6 +89,34 @@ class Replaying:
         found = self.rounds[round].barrier.ticks
         return any((tick.agent, tick.tick, tick.ending) == (agent, number, "failed") for tick in found)
 
+    def note(self, number: int, difference: ReplayDivergence, did: Sequence[tuple[Any, ...]]) -> None:
+        """Take note of a difference. The other ticks go on: theirs may come first in canonical order.
+
+        Args:
+            number: Of the tick.
+            did: What it has done so far.
+        """
+        known = self.parted.get((difference.agent, number))
+        if known is None or order(difference.crossing) < order(known.difference.crossing):
+            self.parted[difference.agent, number] = Parted(difference, list(did))
+
+    def first(self, endings: Sequence[Contribution | None]) -> ReplayDivergence | None:
+        """Return the first difference of the open round in order of activation; None where no tick noted any.
+
+        Args:
+            endings: What the ticks came to so far; None where one came to nothing.
+        """
+        if not self.parted:
+            return None
+        barrier = self.rounds[self.compared + 1].barrier
+        for was, now in zip(barrier.ticks, endings, strict=False):
+            parted = self.parted.get((was.agent, was.tick))
+            if parted is not None:
+                return parted.first(was)
+            if now is not None and was != now:
+                return tick_divergence(barrier.round, was, now)
+        return next(iter(self.parted.values())).difference
+
     def compare(self, barrier: Barrier) -> None:
         """Compare a barrier with the recorded one.
 
@@ -58,13 +124,16 @@ class Replaying:
             ReplayDivergence: The first difference, in order of activation.
         """
         self.compared = barrier.round
+        self.ends.clear()
         recorded = self.rounds[barrier.round].barrier
         if recorded == barrier:
             return
+        if recorded.events != barrier.events:
+            raise ReplayDivergence(barrier.round, "the world", "events", short(recorded.events), short(barrier.events))
         for was, now in zip(recorded.ticks, barrier.ticks, strict=False):
             if was != now:
                 raise tick_divergence(barrier.round, was, now)
-        for field in ("events", "ticks", "merged", "conflict", "settled", "in_doubt", "measures"):
+        for field in ("ticks", "merged", "conflict", "settled", "in_doubt", "measures"):
             was, now = getattr(recorded, field), getattr(barrier, field)
             if was != now:
                 raise ReplayDivergence(barrier.round, "the barrier", field, short(was), short(now))
@@ -87,17 +156,18 @@ def tick_divergence(round: int, was: Contribution, now: Contribution) -> ReplayD
     """Return the first difference between two contributions of one tick."""
     if (was.agent, was.tick) != (now.agent, now.tick):
         return ReplayDivergence(round, was.agent, "activation", was.agent, now.agent)
-    for place in range(max(len(was.did), len(now.did))):
-        one = tuple(was.did[place]) if place < len(was.did) else None
-        other = tuple(now.did[place]) if place < len(now.did) else None
+    for one, other in zip_longest(map(tuple, was.did), map(tuple, now.did)):
         if one != other:
-            at = (one or other or ("", "0"))[1]
-            return ReplayDivergence(round, was.agent, f"after {at}", short(one), short(other))
+            return _done_otherwise(round, was.agent, one, other)
     for field in ("ending", "error", "where", "state", "gone", "public", "public_gone", "waiting_for"):
         one, other = getattr(was, field), getattr(now, field)
         if one != other:
             return ReplayDivergence(round, was.agent, field, short(one), short(other))
     raise AssertionError("two contributions that differ in nothing")
+
+
+def _done_otherwise(round: int, agent: str, one: Any, other: Any) -> ReplayDivergence:
+    return ReplayDivergence(round, agent, f"after {(one or other)[1]}", short(one), short(other))
 
 
 def short(value: Any) -> str:

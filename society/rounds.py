@@ -9,7 +9,7 @@ Does not know: how contributions are merged, or what a journal is.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -21,6 +21,7 @@ from society.entry import Entry, short, where_never_awaited
 from society.errors import described, leaves
 from society.messages import Message, Receipt
 from society.records import Contribution, Crossing, order
+from society.replaying import AGES, Replaying
 from society.snapshot import Member, Snapshot
 from society.tick import Tick
 from society.values import freeze
@@ -87,13 +88,14 @@ class RoundUnderWay:
                     with paused():
                         for place, member in enumerate(members):
                             if not member.plain and self.endings[place] is None:
-                                nursery.start_soon(self._live, place, name=member.agent.name)
+                                nursery.start_soon(self.live, place, name=member.agent.name)
                         # Two batches of the scheduler: every task has had its first step, which for many is the last.
                         await trio.lowlevel.checkpoint()
                         await trio.lowlevel.checkpoint()
                     await self._plain_ones(plain, nursery)
                     if self.parked:
                         self.ended()
+        self.snapshot.gate.parted(self.endings)
         return [ending or self._not_begun(place) for place, ending in enumerate(self.endings)]
 
     async def in_turn(self, members: Sequence[Member]) -> list[Contribution]:
@@ -112,17 +114,26 @@ class RoundUnderWay:
                         continue
                     begun = self._plain(place) if member.plain else None
                     if begun is not None or not member.plain:
-                        await self._live(place, begun)
+                        await self.live(place, begun)
                 finally:  # the deadline cancels this tick, which counts as late; those behind it do not begin
                     ending = self.endings[place]
                     if ending is not None:
                         going.add(ending)
+                self.snapshot.gate.parted(self.endings)
                 if going.broken is not None or self.broken():
                     return [ending for ending in self.endings if ending is not None]
         for place in range(len(self.endings), len(members)):
             self._next(place, turns)
             going.add(self._not_begun(place))
         return [ending or self._not_begun(place) for place, ending in enumerate(self.endings)]
+
+    @property
+    def replaying(self) -> Replaying | None:
+        return self.snapshot.gate.replaying
+
+    @property
+    def live(self) -> Callable[..., Awaitable[None]]:
+        return self._live if self.replaying is None else self._live_again
 
     def _next(self, place: int, turns: dict[str, int]) -> None:
         name = self.members[place].agent.name
@@ -147,6 +158,10 @@ class RoundUnderWay:
     def _deadline(self) -> trio.CancelScope:
         if self.timeout is not None:
             self.scope.deadline = trio.current_time() + self.timeout
+        elif self.replaying is not None:
+            self.scope.deadline = (
+                trio.current_time() + 2 * AGES
+            )  # whoever then still waits waits for what will not come
         return self.scope
 
     # ── one tick ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -164,12 +179,19 @@ class RoundUnderWay:
                     continue
                 if nursery is None:
                     break
-                nursery.start_soon(self._live, place, begun, name=self.members[place].agent.name)
+                nursery.start_soon(self.live, place, begun, name=self.members[place].agent.name)
             else:
                 return
         async with trio.open_nursery() as rest:  # a plain function returned an awaitable
-            rest.start_soon(self._live, place, begun, name=self.members[place].agent.name)
+            rest.start_soon(self.live, place, begun, name=self.members[place].agent.name)
             await self._plain_ones(places[done + 1 :], rest)
+
+    async def _live_again(self, place: int, begun: Begun | None = None) -> None:
+        """Run a behavior in a replay, where a tick that parts from what was recorded is ended by itself."""
+        assert self.replaying is not None
+        with trio.CancelScope() as scope:
+            self.replaying.ends[self.members[place].agent.name, self.numbers[place]] = scope.cancel
+            await self._live(place, begun)
 
     def _begun(self, place: int) -> Tick:
         member, number = self.members[place], self.numbers[place]

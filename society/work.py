@@ -31,6 +31,7 @@ from society.errors import (
 from society.host import SubAgent, Tool, called, explained
 from society.permit import CurrentAction
 from society.records import Act, Answer, Approval, Delegation, Denial, Intent, Model, Read, Reason, Result, order
+from society.replaying import NOTHING
 from society.slots import AllGivenUp, Place
 from society.tick import Tick
 from society.values import NO_ANSWER, NOT_EXECUTED, WAIT, FrozenDict, Value, freeze, plain
@@ -136,7 +137,7 @@ class Work:
                 entry.holds = True
             found = gate.served(self.tick, entry)
             if not found and gate.replaying is not None:
-                await gate.unrecorded(self.tick, entry, "nothing", self._asked())
+                await gate.unrecorded(self.tick, entry, NOTHING, self._asked())
             ended: Result | Denial | None = await self._recorded(found) if found else None
             if ended is None and self.tick._member.judge is not None:
                 ended = await self._judged(found)
@@ -161,7 +162,7 @@ class Work:
 
     async def _recorded(self, found: list[Any]) -> Result | Denial | None:
         """Serve what was recorded of the action; None where only its approval was."""
-        self._check_same(found)
+        await self._check_same(found)
         last = found[-1]
         if isinstance(last, (Result, Denial)):
             if last.cut:
@@ -416,13 +417,13 @@ class Work:
             cut=cut,
         )
 
-    def _check_same(self, found: list[Any]) -> None:
+    async def _check_same(self, found: list[Any]) -> None:
         for record in found:
             if getattr(record, "id", None) == self.id:
                 continue
             if isinstance(record, Approval) and all(isinstance(other, Approval) for other in found):
                 continue  # a yes for other arguments is void
-            self.gate.diverge(self.tick, self.entry, told(record), self._asked())
+            await self.gate.diverge(self.tick, self.entry, told(record), self._asked())
 
     def _asked(self) -> str:
         return f"{self.tool.name}({plain(self.arguments)!r})"

@@ -8,10 +8,20 @@ from typing import Any, NoReturn
 
 import pytest
 import trio
-from schedules import run
+from schedules import run, scheduled
 from societies import drawn_plan, planned
 
-from society import Agent, AsyncHost, AsyncSociety, Limits, MemoryStore, ReplayDivergence, Shared, load_scenario
+from society import (
+    Agent,
+    AsyncHost,
+    AsyncSociety,
+    Limits,
+    MemoryStore,
+    ReplayDivergence,
+    Shared,
+    Society,
+    load_scenario,
+)
 from society.reruns import replay
 from society.testing.failing_store import Crash, FailingStore
 from tests.publish import PUBLISHED, ROOT, TRACES
@@ -250,6 +260,118 @@ def test_a_measure_that_changed_is_found() -> None:
     with pytest.raises(ReplayDivergence) as found:
         replay(in_memory(measured(1), 2), measured(2))
     assert (found.value.round, found.value.crossing) == (1, "measures")
+
+
+# ── several differences in one round ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _slow(tick: Any) -> None:
+    await trio.sleep(5 if tick.agent == "ada" else 0)
+    await tick.read("weather")
+
+
+async def _other(tick: Any) -> None:
+    await trio.sleep(5 if tick.agent == "ada" else 0)
+    await tick.read("noise")
+
+
+async def _other_word(tick: Any) -> None:
+    await _slow(tick)
+    tick.note("another word")
+
+
+async def _less(tick: Any) -> None:
+    pass
+
+
+async def _swallows(tick: Any) -> None:
+    try:
+        await _other(tick)
+    except ReplayDivergence:
+        await trio.sleep(1)
+
+
+async def _both(tick: Any) -> None:
+    await tick.gather(tick.read("weather"), tick.read("weather"))
+
+
+async def _both_otherwise(tick: Any) -> None:
+    await tick.gather(tick.read("noise"), tick.read("noise"))
+
+
+async def _writes_before(tick: Any) -> None:
+    tick.note("before")
+    await _other(tick)
+
+
+async def _gives_up(tick: Any) -> None:
+    with trio.move_on_after(1):
+        await _other(tick)
+
+
+@pytest.mark.parametrize("society", [AsyncSociety, Society])
+@pytest.mark.parametrize(
+    ("was", "ada", "bob", "found"),
+    [
+        (_slow, _slow, _other, ("bob", "1", "read weather", "read noise")),
+        (_slow, _other, _other, ("ada", "1", "read weather", "read noise")),
+        (_slow, _other, _less, ("ada", "1", "read weather", "read noise")),
+        (_slow, _other_word, _other, ("ada", "after 1", "nothing", "('note', '1', 'another word')")),
+        (_slow, _less, _other, ("ada", "1", "read weather", "nothing more")),
+        (_slow, _swallows, _other, ("ada", "1", "read weather", "read noise")),
+        (_slow, _gives_up, _less, ("ada", "1", "read weather", "nothing more")),
+        (_slow, _writes_before, _other, ("ada", "after 0", "nothing", "('note', '0', 'before')")),
+        (_both, _both_otherwise, _both_otherwise, ("ada", "1", "read weather", "read noise")),
+        (_both, _both, _both_otherwise, ("bob", "1", "read weather", "read noise")),
+        (_less, _slow, _slow, ("ada", "1", "nothing", "read weather")),
+    ],
+)
+def test_of_several_differences_in_one_round_the_first_in_canonical_order_is_named(
+    was: Any, ada: Any, bob: Any, found: tuple[str, ...], society: Any
+) -> None:
+    """J8, J9: not the first to arrive, under any schedule."""
+    host = AsyncHost()
+    for sensor in ("weather", "noise"):
+        host.sensor(sensor, thread=False)(lambda: 1)
+
+    def making(one: Any, other: Any) -> Callable[..., Any]:
+        def make(*, store: Any, forced: bool = True) -> Any:
+            return society([Agent("ada", one), Agent("bob", other)], hosts=host, store=store)
+
+        return make
+
+    store = in_memory(making(was, was), 2)
+    for schedule in range(20):
+        with scheduled(schedule), pytest.raises(ReplayDivergence) as stopped:
+            replay(store, making(ada, bob))
+        first = stopped.value
+        assert (first.round, first.agent, first.crossing, first.recorded, first.asked) == (1, *found)
+
+
+def test_a_replay_ends_where_others_wait_for_an_agent_that_parted() -> None:
+    """Agents should not wait for one another behind the society's back; where they do, the difference is told all the same."""
+    arrived: list[trio.Event] = []
+    host = AsyncHost()
+    for sensor in ("weather", "noise"):
+        host.sensor(sensor, thread=False)(lambda: 1)
+
+    def making(sensor: str) -> Callable[..., AsyncSociety]:
+        async def ada(tick: Any) -> None:
+            await arrived[-1].wait()
+
+        async def bob(tick: Any) -> None:
+            await tick.read(sensor)
+            arrived[-1].set()
+
+        def make(*, store: Any, forced: bool = True) -> AsyncSociety:
+            arrived.append(trio.Event())
+            return AsyncSociety([Agent("ada", ada), Agent("bob", bob)], hosts=host, store=store)
+
+        return make
+
+    with pytest.raises(ReplayDivergence) as stopped:
+        replay(in_memory(making("weather"), 1), making("noise"))
+    assert (stopped.value.agent, stopped.value.crossing) == ("bob", "1")
 
 
 # ── journals that end early ─────────────────────────────────────────────────────────────────────────────────────────────

@@ -19,7 +19,7 @@ import inspect
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, ClassVar, Literal, NoReturn, TypeAlias
+from typing import Any, ClassVar, Final, Literal, NoReturn, TypeAlias
 
 import attrs
 import msgspec
@@ -38,6 +38,9 @@ from society.values import FrozenDict, FrozenList
 from society.width import SharedWidth
 
 Overlap: TypeAlias = Literal["all", "reads"]
+
+OPEN: Final = Limits(max_concurrent_tools=None)
+"""The limits of an `act` that was given none."""
 
 
 @attrs.frozen(kw_only=True)
@@ -164,7 +167,8 @@ async def act(
         max_tokens: Room for each reply.
         max_turns: Turns of this `act` before the guard ends it.
         budget: Tokens and money for this `act`; a `Purse` to share one among several.
-        limits: `max_concurrent_tools`, `max_concurrent_llm`, `tool_timeout`, `llm_timeout`, of this `act`.
+        limits: `max_concurrent_tools`, `max_concurrent_llm`, `tool_timeout`, `llm_timeout`, of this `act`. Without
+            them all calls of a turn overlap, however many.
         overlap: `"all"` calls of a turn, or only neighboring ones that are `reads_only`.
         on_event: A plain function that hears what happens.
         messages: A history of whole exchanges, such as an earlier result's.
@@ -279,7 +283,7 @@ def _driver(
         ),
         tools=_toolbox(tools, injected or {}),
         system=system,
-        limits=limits if limits is not None else Limits(),
+        limits=limits if limits is not None else OPEN,
         overlap=overlap,
         hear=on_event if on_event is not None else lambda event: None,
         purse=purse,

@@ -20,18 +20,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+import msgspec
 import trio
 
 from society.budget import Price, load_prices, price_of
 from society.errors import MalformedReply, ModelSilent, ScenarioError
 from society.models import Request, Spoke, Waits
-from society.values import plain
+from society.values import FrozenDict
 from society.wire import Assembly, DataLines, StreamError, body_of
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
 SERVICE: Final = "https://api.anthropic.com"
+PATH: Final = "/v1/messages"
 FIRST_WAIT: Final = 0.5
 """Seconds before the second attempt, where the service names no time; doubled each time."""
 LONGEST_BACKOFF: Final = 16.0
@@ -148,13 +150,14 @@ class AnthropicModel:
                 await trio.sleep(seconds)
         raise ModelSilent(f"{why}; {self._max_attempts} attempts were made")
 
-    def _body(self, request: Request) -> dict[str, Any]:
-        body: dict[str, Any] = plain(request.body) if self._cache else dict(request.body)
-        if self._cache:
-            _mark(body)
-        return {"model": self.name, **body}
+    def _body(self, request: Request) -> bytes:
+        # Written here and not by the SDK, which walks a long history twice before it writes it.
+        body = {"model": self.name, **(_marked(request.body) if self._cache else request.body)}
+        if self.stream:
+            body["stream"] = True
+        return msgspec.json.encode(body | self._extra_body)
 
-    async def _attempt(self, body: dict[str, Any], request: Request) -> dict[str, Any] | TurnedAway:
+    async def _attempt(self, body: bytes, request: Request) -> dict[str, Any] | TurnedAway:
         import anthropic
         import httpx2
 
@@ -162,8 +165,8 @@ class AnthropicModel:
         try:
             if self.stream:
                 return await self._streamed(client, body, request)
-            response = await client.messages.with_raw_response.create(**body, extra_body=self._extra_body or None)
-            return self._read(response.http_response.content)
+            response = await client.post(PATH, cast_to=httpx2.Response, content=body)
+            return self._read(response.content)
         except anthropic.APIStatusError as error:
             return self._status(error)
         except StreamError as error:
@@ -181,10 +184,11 @@ class AnthropicModel:
         except anthropic.AnthropicError as error:
             return TurnedAway(why=self._without_key(f"{type(error).__name__}: {error}"), passing=False)
 
-    async def _streamed(self, client: AsyncAnthropic, body: dict[str, Any], request: Request) -> dict[str, Any]:
+    async def _streamed(self, client: AsyncAnthropic, body: bytes, request: Request) -> dict[str, Any]:
         import httpx2
+        from anthropic import AsyncStream
 
-        stream = await client.messages.create(**body, stream=True, extra_body=self._extra_body or None)
+        stream = await client.post(PATH, cast_to=object, content=body, stream=True, stream_cls=AsyncStream[object])
         response = stream.response
         try:
             if response.headers.get("content-type", "").startswith("application/json"):
@@ -299,19 +303,20 @@ def _seconds(headers: Mapping[str, str]) -> float | None:
     return None
 
 
-def _mark(body: dict[str, Any]) -> None:
-    """Mark the ends of what stays the same: tools and system together, and the conversation so far."""
-    mark = {"type": "ephemeral"}
+def _marked(request: FrozenDict) -> dict[str, Any]:
+    """Return it with the ends of what stays the same marked: tools and system together, and the conversation so far."""
+    body = dict(request)
+    mark = {"cache_control": {"type": "ephemeral"}}
     if isinstance(body.get("system"), str):
-        body["system"] = [{"type": "text", "text": body["system"], "cache_control": mark}]
+        body["system"] = [{"type": "text", "text": body["system"], **mark}]
     elif body.get("tools"):
-        body["tools"][-1]["cache_control"] = mark
+        body["tools"] = [*body["tools"][:-1], body["tools"][-1] | mark]
     last = body["messages"][-1] if body["messages"] else {}
-    if last.get("role") != "user" or not last.get("content"):
-        return
-    if isinstance(last["content"], str):
-        last["content"] = [{"type": "text", "text": last["content"]}]
-    last["content"][-1]["cache_control"] = mark
+    content = last.get("content")
+    if last.get("role") == "user" and content:
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        body["messages"] = [*body["messages"][:-1], last | {"content": [*blocks[:-1], blocks[-1] | mark]}]
+    return body
 
 
 async def _close_at_the_end(client: AsyncAnthropic) -> None:

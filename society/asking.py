@@ -29,6 +29,7 @@ from society.acts import ActResult
 from society.budget import Usage, used
 from society.entry import Entry
 from society.errors import MalformedReply, ModelSilent, ScenarioError, SocietyError, described
+from society.history import History, history_of
 from society.loop import Ask, Call, End, Loop, batches, begin
 from society.models import Model as AnyModel
 from society.models import Request, asked, chosen, request_body
@@ -38,6 +39,7 @@ from society.replaying import NOTHING
 from society.results import CallResult
 from society.slots import AllGivenUp
 from society.spending import Spent
+from society.thread import Thread
 from society.tick import Tick
 from society.toolbox import Toolbox, all_answered, toolbox
 from society.values import FrozenDict, freeze
@@ -66,7 +68,7 @@ class Question:
 class Job:
     """What `tick.act` asks for."""
 
-    messages: Sequence[Any]
+    history: History
     tools: tuple[str, ...]
     system: str | None
     max_tokens: int
@@ -94,6 +96,8 @@ class Asking:
         self.gate = gate
         self.models = models
         self.width = SharedWidth(gate.llm)
+        self.threads: dict[str, Thread] = {}
+        """What model-driven agents remembered when they were asked last: never needed, and quicker than to read it again."""
         self._round = 0
         self._accounts: dict[str, Account] = {}
         self._boxes: dict[tuple[int, tuple[str, ...]], Toolbox] = {}
@@ -185,7 +189,7 @@ class Asking:
     def job(
         self,
         prompt: str | None,
-        messages: Sequence[Any],
+        messages: Sequence[Any] | History,
         tools: Sequence[str],
         system: str | None,
         max_tokens: int,
@@ -195,15 +199,17 @@ class Asking:
         """Return what is to be done.
 
         Raises:
-            ScenarioError: There is nothing to go on from, or `tools` is one text.
+            ScenarioError: There is nothing to go on from, `messages` are no whole exchanges, or `tools` is one text.
         """
         if isinstance(tools, str):
             raise ScenarioError(f"tools is a list of names, not the text {tools!r}.")
-        said = () if prompt is None else (FrozenDict(role="user", content=str(freeze(prompt))),)
-        if not messages and not said:
+        history = messages if isinstance(messages, History) else history_of(messages)
+        if prompt is not None:
+            history = history.asked(str(freeze(prompt)))
+        if not history.messages:
             raise ScenarioError("act needs a prompt, or messages to go on from.")
         return Job(
-            messages=(*messages, *said),
+            history=history,
             tools=tuple(tools),
             system=system,
             max_tokens=max_tokens,
@@ -215,7 +221,7 @@ class Asking:
         """Return the coroutine that gives an `ActResult`. Like a delegation it has its turn among the effects (B8)."""
         model = self.model(tick, job.model)
         state = begin(
-            job.messages, max_turns=job.max_turns, max_tokens=job.max_tokens, enlarged_tokens=job.max_tokens * ENLARGE
+            job.history, max_turns=job.max_turns, max_tokens=job.max_tokens, enlarged_tokens=job.max_tokens * ENLARGE
         )
         entry.order = order(entry.at)
         return self._acted(tick, entry, model, job, state)

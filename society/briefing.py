@@ -10,9 +10,6 @@
 
     You can write to: ada, carol.
 
-And its memory between ticks: a thread of whole exchanges in the agent's state, one entry per tick, so that each barrier
-writes down what is new and not all of it again.
-
 Knows: what there is to tell, its order, and how much of it.
 Does not know: models, or what an agent makes of it.
 """
@@ -21,21 +18,18 @@ from __future__ import annotations
 
 import json
 import string
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 
 from society.errors import ScenarioError, suggestion
 from society.results import text_of_value
-from society.values import FrozenDict, FrozenList, Unperceived, Value, plain
+from society.values import FrozenDict, Unperceived, Value, plain
 
 SHOWN_OF_VALUE: Final = 2_000
 """Characters of a shared value; the whole of it is one call away."""
 SHOWN_NAMES: Final = 50
-
-THREAD: Final = "society__thread."
-"""Keys of `tick.state` under which a thread is kept, with the number of the exchange behind it."""
 
 
 def briefing(tick: Any, others: Sequence[str]) -> str:
@@ -104,39 +98,6 @@ def _names(agent: str, others: Sequence[str]) -> str:
 
 def _json(value: Value) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-# ── memory ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def remembered(state: Mapping[str, Value]) -> FrozenList:
-    """Return the messages of an agent's thread, oldest first."""
-    return FrozenList([message for number in _numbers(state) for message in state[f"{THREAD}{number}"]["messages"]])
-
-
-def remember(state: MutableMapping[str, Value], messages: Sequence[Value], most: int) -> None:
-    """Put an exchange at the end of a thread, and leave out old ones, whole, until it is short enough.
-
-    Args:
-        messages: From what the agent was told to the last reply; nothing is kept where there was none.
-        most: Characters of the whole thread. The newest exchange is kept however long it is.
-    """
-    if not any(message["role"] == "assistant" for message in messages):
-        return
-    numbers = list(_numbers(state))
-    number = numbers[-1] + 1 if numbers else 1
-    size = len(_json(messages))
-    state[f"{THREAD}{number}"] = {"messages": list(messages), "size": size}
-    kept = size + sum(state[f"{THREAD}{old}"]["size"] for old in numbers)
-    for old in numbers:
-        if kept <= most:
-            break
-        kept -= state[f"{THREAD}{old}"]["size"]
-        del state[f"{THREAD}{old}"]
-
-
-def _numbers(state: Mapping[str, Value]) -> Iterator[int]:
-    yield from sorted(int(key.removeprefix(THREAD)) for key in state if key.startswith(THREAD))
 
 
 # ── prompts ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -26,12 +26,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 import attrs
-import immutables
 
 from society.errors import ScenarioError
+from society.history import History, Ids, free_id, history_of
 from society.replies import calls_of, text_of
 from society.results import CallResult, not_run
-from society.values import EMPTY, FrozenDict, FrozenList, Value, freeze
+from society.values import EMPTY, FrozenDict, FrozenList, Value
 
 Outcome: TypeAlias = Literal[
     "done", "truncated", "refused", "context_full", "malformed", "unknown_stop",
@@ -119,9 +119,8 @@ class Loop:
 
     messages: FrozenList
     """The history: whole exchanges, in the shape that goes on the wire."""
-    ids: immutables.Map[str, int] = attrs.field(repr=False)
-    """Ids of all calls in the history, with the last number that a repeated one was given. A persistent map: copying a
-    dict for each of 1,000 exchanges would cost more than they do."""
+    ids: Ids = attrs.field(repr=False)
+    """Ids of all calls in the history."""
     max_turns: int
     max_tokens: int
     enlarged_tokens: int | None
@@ -228,7 +227,7 @@ class Loop:
             return self
         return attrs.evolve(self, end=End("max_turns", self.text, f"the guard of {self.max_turns} turns was reached"))
 
-    def _grown(self, turn: FrozenList, answers: FrozenList | None, ids: immutables.Map[str, int]) -> Loop:
+    def _grown(self, turn: FrozenList, answers: FrozenList | None, ids: Ids) -> Loop:
         added = [FrozenDict(role="assistant", content=turn)]
         if answers is not None:
             added.append(FrozenDict(role="user", content=answers))
@@ -236,7 +235,7 @@ class Loop:
 
 
 def begin(
-    messages: Iterable[Any],
+    messages: Iterable[Any] | History,
     *,
     max_turns: int,
     max_tokens: int,
@@ -257,10 +256,10 @@ def begin(
             raise ScenarioError(f"{name}: {number!r} is not a whole number of at least 1.")
     if enlarged_tokens is not None and enlarged_tokens <= max_tokens:
         raise ScenarioError(f"enlarged_tokens: {enlarged_tokens!r} is not more than max_tokens ({max_tokens}).")
-    history = freeze(list(messages), "messages")
+    history = messages if isinstance(messages, History) else history_of(messages)
     return Loop(
-        messages=history,
-        ids=immutables.Map(dict.fromkeys(_checked(history), 1)),
+        messages=history.messages,
+        ids=history.ids,
         max_turns=max_turns,
         max_tokens=max_tokens,
         enlarged_tokens=enlarged_tokens,
@@ -280,41 +279,7 @@ def batches(calls: Iterable[Call], overlaps: Callable[[Call], bool]) -> list[lis
     return grouped
 
 
-def _checked(history: FrozenList) -> list[str]:
-    """Return the ids of all calls of a history, if each of them is answered by the message after it."""
-    ids: list[str] = []
-    open_ids: list[str] = []
-    for place, message in enumerate(history):
-        if (
-            not isinstance(message, dict)
-            or message.get("role") not in ("user", "assistant")
-            or "content" not in message
-        ):
-            raise ScenarioError(f"messages[{place}]: {message!r:.80} is not a message with a role and content.")
-        blocks = message["content"] if isinstance(message["content"], list) else []
-        if message["role"] == "assistant":
-            _all_answered(open_ids, set(), place)
-            open_ids = [block["id"] for _, block in calls_of(blocks)]
-            ids += open_ids
-        elif open_ids:
-            _all_answered(open_ids, {block.get("tool_use_id") for block in blocks}, place)
-            open_ids = []
-    _all_answered(open_ids, set(), len(history))
-    return ids
-
-
-def _all_answered(ids: list[str], answered: set[Any], place: int) -> None:
-    missing = [call_id for call_id in ids if call_id not in answered]
-    if missing:
-        raise ScenarioError(
-            f"messages[{place - 1}]: the call {missing[0]!r} has no answer in the message after it, and no service "
-            "takes such a history. Answer it there with a `tool_result` block, or leave the exchange out."
-        )
-
-
-def _turn(
-    reply: Value, taken: immutables.Map[str, int]
-) -> tuple[FrozenList, immutables.Map[str, int], tuple[Call, ...]]:
+def _turn(reply: Value, taken: Ids) -> tuple[FrozenList, Ids, tuple[Call, ...]]:
     """Return the assistant turn of a reply, the ids taken after it, and its calls.
 
     The turn goes back as it came (L3), but for empty text blocks, which the service refuses, and for ids of calls that
@@ -327,23 +292,12 @@ def _turn(
         if block["type"] == "text" and not block["text"]:
             continue
         if block["type"] == "tool_use":
-            call_id, taken = _free(block["id"] or "call", taken)
+            call_id, taken = free_id(block["id"] or "call", taken)
             if call_id != block["id"]:
                 block = FrozenDict({**block, "id": call_id})
             calls.append(Call(len(calls), call_id, block["name"], block["input"], unreadable.get(str(index))))
         blocks.append(block)
     return FrozenList(blocks), taken, tuple(calls)
-
-
-def _free(call_id: str, taken: immutables.Map[str, int]) -> tuple[str, immutables.Map[str, int]]:
-    """Return the id, or the first `id_2`, `id_3`, … that is free, and the ids taken after it."""
-    if call_id not in taken:
-        return call_id, taken.set(call_id, 1)
-    number = taken[call_id] + 1
-    while (free := f"{call_id}_{number}") in taken:
-        number += 1
-    # Where the search stopped is kept: a model that always repeats one id would make each search longer.
-    return free, taken.set(call_id, number).set(free, 1)
 
 
 def _answers(calls: Sequence[Call], results: Sequence[CallResult]) -> FrozenList:

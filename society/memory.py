@@ -115,6 +115,15 @@ class Memory(MutableMapping[str, Value]):
     def __repr__(self) -> str:
         return f"{dict(self)!r}" if self._tick._task is not None else f"<{self._name} of a tick that has ended>"
 
+    def held(self) -> dict[str, Value]:
+        """Return all of it as a dict of its own: quicker than key by key where there are many."""
+        self._tick._alive()
+        held = dict(self._before)
+        for key in self._deleted:
+            held.pop(key, None)
+        held.update(self._assigned)
+        return held
+
     def changes(self) -> tuple[dict[str, Value], list[str]]:
         return self._assigned, sorted(self._deleted)
 

@@ -14,11 +14,13 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 
 from society.agent import Agent, Behavior
-from society.briefing import Template, briefing, plain_prompt, remember, remembered
+from society.briefing import Template, briefing, plain_prompt
 from society.budget import Budget
 from society.errors import ScenarioError, suggestion
+from society.history import NOTHING_SAID
 from society.host import Desk
 from society.policy import Policy
+from society.thread import NO_THREAD, remember, remembered
 from society.toolbox import PREFIX, toolbox
 from society.values import EMPTY
 
@@ -58,7 +60,10 @@ class Driven:
 
     async def _drive(self, tick: Any) -> None:
         system = self.prompt if isinstance(self.prompt, str) else self.prompt.filled(tick)
-        before = remembered(tick.state) if self.memory == "thread" else ()
+        threads = tick._snapshot.gate.models(tick).threads
+        if self.memory == "thread":
+            thread = remembered(tick.state.held(), threads.get(tick.agent, NO_THREAD))
+        before = thread.history if self.memory == "thread" else NOTHING_SAID
         result = await tick.act(
             briefing(tick, _others(tick)),
             tools=self.all_tools,
@@ -68,7 +73,8 @@ class Driven:
             messages=before,
         )
         if self.memory == "thread":
-            remember(tick.state, result.messages[len(before) :], self.context)
+            said = result.messages[len(before.messages) :]
+            threads[tick.agent] = remember(tick.state, thread, said, self.context)
         if result.outcome in WITHOUT and self.fallback is not None:
             acting = self.fallback(tick)
             if hasattr(acting, "__await__"):

@@ -95,7 +95,6 @@ async def test_ten_overlapping_calls_take_as_long_as_the_slowest(autojump_clock:
         script(*[("look", {"n": n}) for n in range(10, 0, -1)]),
         "go",
         tools=[look],
-        limits=Limits(max_concurrent_tools=10),
     )
     assert trio.current_time() - start == pytest.approx(0.1)
     assert [text for text, _ in results(result)] == [str(n) for n in range(10, 0, -1)]

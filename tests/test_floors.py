@@ -20,9 +20,9 @@ ROOT = Path(__file__).parents[1] / "society"
 
 FLOORS = (
     "agent errors exit_codes limits lines locate messages policy records shared values",
-    "barrier briefing catalog checkpoint codec declare declaring draw expressions fingerprint grids judge lattice loop "
+    "barrier briefing catalog checkpoint codec declare declaring draw expressions fingerprint grids history judge lattice loop "
     "memory merge neighbors outcomes perceived reason render replaying replies report results retelling review saying setting "
-    "spending state story structure summary tables tally telling toml_text toolschema views wire",
+    "spending state story structure summary tables tally telling thread toml_text toolschema views wire",
     "acts aio anthropic_model approving asking asyncio_loop budget casting codefile collector comparing conditions "
     "connections entry environment file_store files gate host load mcp_connection mcp_host meaning members "
     "memory_store model_agent models onward permit populate references reruns rounds run_folder run_lock run_result "

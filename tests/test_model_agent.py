@@ -24,8 +24,9 @@ from society import (
     Shared,
     approve,
 )
-from society.briefing import THREAD, Template, remember, remembered
+from society.briefing import Template
 from society.testing import crash_everywhere, say, use
+from society.thread import NO_THREAD, THREAD, remember, remembered
 
 
 def driven(*agents: Agent, replies: Any, **how: Any) -> tuple[AsyncSociety, ScriptedModel]:
@@ -219,9 +220,11 @@ def test_a_thread_is_cut_between_exchanges_and_never_inside_one(sizes: list[int]
         [{"role": "user", "content": f"{number}"}, {"role": "assistant", "content": "x" * size}]
         for number, size in enumerate(sizes)
     ]
+    thread = NO_THREAD
     for exchange in exchanges:
-        remember(state, exchange, most)
-        kept = remembered(state)
+        thread = remember(state, thread, exchange, most)
+        assert thread == remembered(state)
+        kept = thread.history.messages
         assert len(kept) % 2 == 0 and kept[-2:] == exchange
     kept = [message for number in range(0, len(kept), 2) for message in kept[number : number + 2]]
     assert kept == [message for exchange in exchanges[-len(kept) // 2 :] for message in exchange]

@@ -52,8 +52,7 @@ def fold(before: State, terms: Terms, barrier: Barrier, crossings: Crossings) ->
     going = RoundInProgress(before, terms, barrier)
     going.begin(barrier.events)
     if not terms.in_turn:
-        for contribution in barrier.ticks:
-            going.take(contribution.agent)
+        going.take_all([contribution.agent for contribution in barrier.ticks])
     for contribution in barrier.ticks:
         if terms.in_turn:
             going.take(contribution.agent)
@@ -115,6 +114,18 @@ class RoundInProgress:
             if "send" in event:
                 send = event["send"]
                 self._send(WORLD, send["to"], send["kind"], send["body"])
+
+    def take_all(self, names: Sequence[str]) -> list[tuple[Sequence[Message], Sequence[Receipt]]]:
+        """Return what each of those who tick at once finds: as `take`, for names of which none has taken anything yet."""
+        boxes, inboxes, receipts = self._boxes, self.before.inboxes, self.before.receipts
+        self._taken.update(names)
+        for name in names:
+            inbox = boxes.pop(name, None) if boxes else None
+            if inbox is None:
+                inbox = inboxes.get(name, ())  # type: ignore[assignment]
+            self._read += len(inbox)  # type: ignore[arg-type]
+            self.looks.append((tuple(inbox), tuple(receipts.get(name, ())) if receipts else ()))  # type: ignore[arg-type]
+        return self.looks
 
     def take(self, name: str) -> tuple[Sequence[Message], Sequence[Receipt]]:
         """Return the inbox and receipts of an agent whose tick begins; they are used up, however it ends (R6)."""
@@ -208,27 +219,22 @@ class RoundInProgress:
         number = self._sent.get(sender, 0) + 1
         self._sent[sender] = number
         message = Message(sender, kind, body, self.round, number, to)
-        if to is not None:
-            self._deliver(message, to)
-            return
-        for name in self.before.live:
-            if name != sender:
-                self._deliver(message, name)
-
-    def _deliver(self, message: Message, to: str) -> None:
-        self._copies += 1
-        if to in self._retired:
-            self._return(self._undelivered, message, to, "retired")
-            return
-        box = self._boxes.get(to)
-        if box is None:
-            # Who does not tick keeps the inbox: what waits there comes first.
-            box = self._boxes[to] = [] if to in self._taken else list(self.before.inboxes.get(to, ()))
-        capacity = self.terms.inbox_capacity
-        if capacity is not None and len(box) >= capacity:
-            self._return(self._refused, message, to, "inbox full")
-            return
-        box.append(message)
+        boxes, capacity = self._boxes, self.terms.inbox_capacity
+        for name in (to,) if to is not None else self.before.live:
+            if to is None and name == sender:
+                continue
+            self._copies += 1
+            if name in self._retired:
+                self._return(self._undelivered, message, name, "retired")
+                continue
+            box = boxes.get(name)
+            if box is None:
+                # Who does not tick keeps the inbox: what waits there comes first.
+                box = boxes[name] = [] if name in self._taken else list(self.before.inboxes.get(name, ()))
+            if capacity is not None and len(box) >= capacity:
+                self._return(self._refused, message, name, "inbox full")
+                continue
+            box.append(message)
 
     def _return(self, where: list[Any], message: Message, to: str, reason: str) -> None:
         where.append((message, message.sender, to, reason))

@@ -76,10 +76,11 @@ class RoundUnderWay:
         self.numbers = [1] * len(members)
         self.endings = [None] * len(members)
         with paused():
-            self.looks = [self.snapshot.going.take(member.agent.name) for member in members]
+            self.looks = self.snapshot.going.take_all([member.agent.name for member in members])
         if self.given:
             self._take_given(range(len(members)))
         plain = [place for place, member in enumerate(members) if member.plain and self.endings[place] is None]
+        live = self.live
         with self._deadline():
             if len(plain) == len(members):
                 await self._plain_ones(plain, None)
@@ -88,7 +89,7 @@ class RoundUnderWay:
                     with paused():
                         for place, member in enumerate(members):
                             if not member.plain and self.endings[place] is None:
-                                nursery.start_soon(self.live, place, name=member.agent.name)
+                                nursery.start_soon(live, place, name=member.agent.name)
                         # Two batches of the scheduler: every task has had its first step, which for many is the last.
                         await trio.lowlevel.checkpoint()
                         await trio.lowlevel.checkpoint()
@@ -277,6 +278,8 @@ class RoundUnderWay:
         tick.records = [*tick.records, *(record for found in tick.script.values() for record in found)]
 
     def _well(self, tick: Tick) -> Contribution:
+        if not tick._ordinal and not tick.script and self.timeout is None:
+            return tick.contribution()
         if tick.script:
             tick._snapshot.gate.unasked(tick)
         if tick._ordinal:

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from itertools import islice
+from typing import Final
 
 from society import story
 from society.records import End, Start
+
+AT_ONCE: Final = 512
+"""Events that are encoded together. The processor's own memory holds so many; those of a round of 10,000 agents it does not."""
 
 
 class Telling:
@@ -31,9 +36,10 @@ class Telling:
         """Encode the events of one barrier; they are not kept as objects, which the collector would walk for ever."""
         if not self.keep:
             return
-        lines = list(events)
-        self._events += len(lines)
-        self._append(story.encoded(lines))
+        events = iter(events)
+        while lines := list(islice(events, AT_ONCE)):
+            self._events += len(lines)
+            self._append(story.encoded(lines))
 
     def told(self, end: End | None, round: int) -> bytes:
         """Return all lines so far, with the last one where the run has ended."""

@@ -235,7 +235,9 @@ class Tick:
             raise UnknownRecipient(str(to), tuple(nearest(str(to), self._snapshot.before.names, 3)))
         if type(kind) is not str:
             raise ValueRefused("kind", type(kind).__name__)
-        self._did.append(("send", self._at, to, freeze(kind), freeze_items(body, "body")))
+        if not kind.isascii():
+            kind = freeze(kind)
+        self._did.append(("send", self._at, to, kind, freeze_items(body, "body")))
 
     def broadcast(self, kind: str, /, **body: Any) -> None:
         """Send one message to everybody else who has not left."""
@@ -497,9 +499,10 @@ class Tick:
             self._public = None
         if self._shared is not None:
             self._shared = None
-        for entry in self.flying:
-            if entry.scope is not None:
-                entry.scope.cancel()
+        if self.entries:
+            for entry in self.flying:
+                if entry.scope is not None:
+                    entry.scope.cancel()
 
     def ends_lane(self) -> None:
         """Be dead from now on; the caller's tick goes on."""

@@ -185,8 +185,11 @@ def freeze_items(items: dict[str, Any], path: str) -> FrozenDict:
     """Return the keyword arguments `items` as one frozen dict. Costs no second walk where all of them are plain."""
     for key, value in items.items():
         kind = type(value)
-        if (kind is not str or not value.isascii()) and kind is not bool and value is not None:
-            items[key] = freeze(value, f"{path}.{key}") if kind is int else _frozen(value, f"{path}.{key}", 1)
+        if kind is int:
+            if not _MIN_INT <= value <= _MAX_INT:
+                freeze(value, f"{path}.{key}")
+        elif (kind is not str or not value.isascii()) and kind is not bool and value is not None:
+            items[key] = _frozen(value, f"{path}.{key}", 1)
         if type(key) is not str or not key.isascii():
             return _frozen_dict(items, path, 0)
     return FrozenDict(items)

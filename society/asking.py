@@ -7,8 +7,9 @@ A model call goes: what is recorded of it, else a slot, the call within its time
 from a reply is computed again on resume and compared with what was recorded. A silent model is no error: the loop ends
 as `model_silent`, the answer is its defaults, and `tick.degraded` says so (B5).
 
-Calls of one agent have numbers, by which scripted models pick their replies. For a model that answers by number, and
-under a budget of the agent's own, its calls are made one after another in the order of their ordinals; so neither a
+Calls of one agent have numbers, by which scripted models pick their replies. They follow the ordinals, whatever
+overlaps: a question that is asked while an earlier loop or sub-agent of its tick is not done waits for it. For a model
+that answers by number, and under a budget of the agent's own, all calls are made one after another; so neither a
 script nor a budget is dealt out in order of arrival (L6).
 
 Knows: the gate, the order of steps, which number a call has and what its agent may still use.
@@ -130,8 +131,8 @@ class Asking:
         """Return the coroutine that gives an instance of the answer class."""
         model = self.model(tick, question.model)
         number: int | None = None
-        if self._in_order(tick, model):
-            entry.order = order(entry.at)
+        if self._in_order(tick, model) or _comes_after(entry):
+            entry.order, entry.asks = order(entry.at), True
         else:
             number = self._account(tick).number()
         return self._reasoned(tick, entry, model, question, number)
@@ -223,7 +224,7 @@ class Asking:
         state = begin(
             job.history, max_turns=job.max_turns, max_tokens=job.max_tokens, enlarged_tokens=job.max_tokens * ENLARGE
         )
-        entry.order = order(entry.at)
+        entry.order, entry.asks = order(entry.at), True
         return self._acted(tick, entry, model, job, state)
 
     async def _acted(self, tick: Tick, entry: Entry, model: AnyModel | None, job: Job, state: Loop) -> ActResult:
@@ -445,6 +446,15 @@ class Asking:
             return ""
         spent = self._account(tick).spent
         return budget.spent_by(spent, spent.nano_usd) or ""
+
+
+def _comes_after(entry: Entry) -> bool:
+    """Tell whether an earlier loop or sub-agent of this tick is not done: how many calls it will make is not known."""
+    at = order(entry.at)
+    return any(
+        other.asks and (earlier := order(other.at)) < at and at[: len(earlier)] != earlier
+        for other in entry.tick.root.entries
+    )
 
 
 @attrs.define

@@ -23,6 +23,7 @@ class Entry:
     """One crossing of a tick, from being asked for to its end."""
 
     __slots__ = (
+        "asks",
         "at",
         "begun",
         "coroutine",
@@ -48,6 +49,8 @@ class Entry:
         self.begun = False
         self.holds = False
         """It is the one effect of its agent that is under way (B8)."""
+        self.asks = False
+        """It may ask the model, nobody knows how often; later calls of its agent have their numbers after it."""
         self.has_lane = False
         """It runs code that makes crossings of its own, in a lane."""
         self.outer: Entry | None = None

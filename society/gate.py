@@ -412,6 +412,7 @@ class Gate:
             )
         _, subagent = desk.subagents[name]
         if subagent.with_tick:
+            entry.asks = True
             return self._in_lane(tick, entry, subagent, payload)
         tool = Tool(name=name, function=subagent.function)
         return Work(self, tick, entry, Opaque(subagent), tool, payload, opaque=True).through()

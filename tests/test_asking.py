@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal
 
 import attrs
 import pytest
 import trio
 from messages_server import serving
-from schedules import run
+from schedules import Delays, run
 from societies import town
 
 from society import (
@@ -298,6 +299,71 @@ def test_a_script_is_dealt_out_by_ordinal_whatever_overlaps_in_the_code(schedule
     society = town(ada, hosts=host, model=model)
     run(society.run, 1, schedule=schedule)
     assert notes(society) == ["0.1 0.2 worked 0.3 0.4"]
+
+
+class Unhurried:
+    """A model like a service's: it takes its time, and who asks in what order is nothing to it. It keeps what it was told."""
+
+    def __init__(self, schedule: int) -> None:
+        self.delays = Delays(schedule)
+        self.calls: dict[tuple[str, int], str] = {}
+        self.now = self.most = 0
+
+    async def reply(self, request: Any) -> Any:
+        key = (request.agent, request.call)
+        assert key not in self.calls
+        self.calls[key] = request.ordinal
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await self.delays()
+        self.now -= 1
+        if request.get("tools", ()) and len(request["messages"]) < 3 and request["max_tokens"] != 1024:
+            return use("look", at="door")
+        return say(f'{{"risk": 0.{request.call}, "cause": "disk"}}')
+
+
+@pytest.mark.parametrize("schedule", range(12))
+def test_calls_to_any_model_have_numbers_that_follow_the_ordinals(schedule: int) -> None:
+    """L6: what a real model is told of an agent's calls does not depend on who was answered first."""
+    host, _ = workshop()
+    delays = Delays(schedule + 100)
+
+    @host.subagent("scout")
+    async def scout(tick: Any, payload: Any) -> float:
+        await delays()
+        return float((await tick.reason(Verdict, "scouting")).risk)
+
+    async def ada(tick: Any) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(tick.reason, Verdict, "first")
+            nursery.start_soon(tick.delegate, "scout")
+            await delays()
+            nursery.start_soon(partial(tick.act, "go", tools=["look"]))
+            nursery.start_soon(tick.delegate, "scout")
+            await delays()
+            await tick.reason(Verdict, "in between")
+            await delays()
+            await tick.gather(tick.reason(Verdict, "one"), tick.reason(Verdict, "two"))
+        await tick.reason(Verdict, "last")
+
+    async def bob(tick: Any) -> None:
+        await ada(tick)
+
+    model = Unhurried(schedule)
+    society = town(ada, bob, hosts=host, model=model)
+    assert run(society.run, 2, schedule=schedule).outcome == "finished"
+    for name in ("ada", "bob"):
+        told = [ordinal for (agent, _), ordinal in sorted(model.calls.items()) if agent == name]
+        assert told == ["1.1", "2.1.1", "3.1", "3.3", "4.1.1", "5.1", "6.1", "7.1", "8.1"] * 2
+
+
+def test_questions_to_a_model_overlap() -> None:
+    async def ada(tick: Any) -> None:
+        await tick.gather(*(tick.reason(Verdict, f"{n}?") for n in range(4)))
+
+    model = Slow(1, '{"risk": 0, "cause": "disk"}')
+    run(town(ada, model=model).run, 1)
+    assert model.most == 4
 
 
 # ── budgets and sums ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -8,6 +8,10 @@
     [models.recorded]
     use = "replay"                               answers that `society run --record` kept
     replies = "townhall.replies.json"
+    [models.own]
+    use = "qwen-large"
+    base_url = "http://127.0.0.1:1234"
+    prices = "prices.toml"                       what its tokens cost, for budgets in dollars
 
 Knows: how these tables become behaviors and models, and what of them is meaning.
 Does not know: keys of services. A table refers to one, and only the model itself holds it.
@@ -22,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from society.briefing import Template
-from society.budget import Budget
+from society.budget import Budget, Price, load_prices, price_of
 from society.codefile import unknown
 from society.errors import ScenarioError
 from society.files import Files
@@ -116,6 +120,8 @@ class Cast:
     """The replies of a scripted one, the answers of a replayed one."""
     digest: str | None = None
     """The sha256 of the file with them."""
+    price: Price | None = None
+    """From a file of the scenario's own."""
 
     def model(self) -> Any:
         """Return the model, which opens nothing before it is asked."""
@@ -129,7 +135,11 @@ class Cast:
         from society.anthropic_model import AnthropicModel
 
         return AnthropicModel(
-            table.use, base_url=table.base_url, api_key=table.api_key, extra_body=dict(table.extra_body)
+            table.use,
+            base_url=table.base_url,
+            api_key=table.api_key,
+            extra_body=dict(table.extra_body),
+            price=self.price,
         )
 
 
@@ -163,8 +173,28 @@ def models_of(tables: Mapping[str, ModelTable], files: Files, report: Report) ->
             script = _script(table, files, (*path, "replies"), report)
         elif table.replies is not None:
             report.add((*path, "replies"), f'goes with use = "{SCRIPTED}" or "{REPLAY}"')
-        found[name] = Cast(name=name, table=table, script=script, digest=digest)
+        price = None if table.prices is None else _price(table, files, (*path, "prices"), report)
+        found[name] = Cast(name=name, table=table, script=script, digest=digest, price=price)
     return found
+
+
+def _price(table: ModelTable, files: Files, path: KeyPath, report: Report) -> Price | None:
+    assert table.prices is not None
+    if table.use in (SCRIPTED, REPLAY):
+        report.add(path, f'a model with use = "{table.use}" costs nothing')
+        return None
+    if files.read(table.prices, path, report) is None:
+        return None
+    where = files.named(table.prices)
+    try:
+        prices = load_prices(where)
+    except ScenarioError as error:
+        report.add(path, str(error).replace(str(where), table.prices).rstrip("."))
+        return None
+    price = price_of(table.use, prices)
+    if price is None:
+        report.unknown(path, f"{table.prices} has no price for", table.use, prices)
+    return price
 
 
 def _script(table: ModelTable, files: Files, path: KeyPath, report: Report) -> Any:
@@ -202,5 +232,6 @@ def meaning_of_models(models: Mapping[str, Cast], written: Mapping[str, ModelTab
     for name, table in written.items():
         told = {"use": table.use, "base_url": table.base_url, "extra_body": dict(table.extra_body) or None}
         told["replies"] = models[name].digest if name in models else None
+        told["price"] = attrs.asdict(price) if name in models and (price := models[name].price) is not None else None
         meaning |= {f"models.{name}.{key}": value for key, value in told.items() if value is not None}
     return meaning

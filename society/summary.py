@@ -27,6 +27,8 @@ def tables(
     shared: Mapping[str, Any],
     versions: Mapping[str, int],
     metrics: Mapping[str, int],
+    usage: Mapping[str, int],
+    cost_usd: float | None,
     bound: int | None,
 ) -> Iterator[Grid]:
     """Yield the tables of a summary.
@@ -38,6 +40,8 @@ def tables(
         shared: Final values by key.
         versions: Final versions by key.
         metrics: Counts by name.
+        usage: Tokens by kind, told where a model was asked.
+        cost_usd: Of these tokens; `None` where a price is not known.
         bound: Characters of a value that are shown; `None` for all.
     """
     good = outcome in ("finished", "satisfied", "quiet")
@@ -50,9 +54,22 @@ def tables(
         for name, count in metrics.items()
         if (count or name in ALWAYS) and name != "rounds"
     ]
-    yield Grid("Run", ("", ""), (*ended, *counted))
+    spent = tuple(_spent(usage, cost_usd)) if metrics.get("llm_calls") else ()
+    yield Grid("Run", ("", ""), (*ended, *counted, *spent))
     if shared:
         yield shared_table(shared, versions, bound)
+
+
+def _spent(usage: Mapping[str, int], cost_usd: float | None) -> Iterator[tuple[Part, Part]]:
+    for kind, count in usage.items():
+        if count or kind in ("input_tokens", "output_tokens"):
+            yield Part(kind.replace("_", " ")), Part(f"{count:,}")
+    yield Part("cost"), Part("not known: a model has no price" if cost_usd is None else dollars(cost_usd))
+
+
+def dollars(usd: float) -> str:
+    """Return an amount of money in words."""
+    return f"${usd:,.2f}" if usd >= 1 or usd == 0 else f"${usd:.6f}"
 
 
 def shared_table(shared: Mapping[str, Any], versions: Mapping[str, int], bound: int | None) -> Grid:

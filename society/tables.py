@@ -142,6 +142,8 @@ class ModelTable:
     api_key: str | None = None
     extra_body: Values = attrs.field(factory=dict)
     """Further fields of each request."""
+    prices: str | None = None
+    """A file of prices in the shape of `prices.toml`, instead of the one that comes with the project."""
 
 
 @attrs.frozen(kw_only=True)

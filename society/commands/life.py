@@ -147,7 +147,15 @@ def told(ran: Ran, screen: Screen, *, json: bool, show: bool = False) -> Verdict
         screen.print(story(result.trace, screen.width, Choice(full=bound is None)))
         screen.print([()])
     for grid in tables(
-        result.outcome, result.reason, result.rounds, result.shared, ran.town.versions, result.metrics, bound
+        result.outcome,
+        result.reason,
+        result.rounds,
+        result.shared,
+        ran.town.versions,
+        result.metrics,
+        result.usage,
+        result.cost_usd,
+        bound,
     ):
         screen.grid(grid)
     if result.in_doubt:

@@ -44,7 +44,6 @@ from society.thread import Thread
 from society.tick import Tick
 from society.toolbox import Toolbox, all_answered, toolbox
 from society.values import FrozenDict, freeze
-from society.width import SharedWidth
 from society.work import head, let_through, told
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ class Asking:
     def __init__(self, gate: Gate, models: Mapping[str, AnyModel]) -> None:
         self.gate = gate
         self.models = models
-        self.width = SharedWidth(gate.llm)
+        self.width = gate.width
         self.threads: dict[str, Thread] = {}
         """What model-driven agents remembered when they were asked last: never needed, and quicker than to read it again."""
         self._round = 0

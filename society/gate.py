@@ -71,6 +71,7 @@ class Gate:
         self._boundaries = boundaries
         self.tools, self.llm, self.reads = boundaries.tools, boundaries.llm, boundaries.reads
         self.human, self.subagents = boundaries.human, boundaries.subagents
+        self.width = boundaries.width
         self.open: list[Any] = []
         """Records of the open round, in order of arrival."""
         self.late: list[Late] = []

@@ -21,6 +21,7 @@ import trio
 
 from society.errors import SocietyError
 from society.limits import Limits
+from society.width import SharedWidth
 
 THREADS: Final = 1_000
 """Worker threads at once at a boundary without a bound; one more waits within its own timeout."""
@@ -210,6 +211,7 @@ class Boundaries:
     def __init__(self, limits: Limits) -> None:
         self.tools = Slots(limits.max_concurrent_tools)
         self.llm = Slots(limits.max_concurrent_llm)
+        self.width = SharedWidth(self.llm)
         self.reads = Slots(limits.max_concurrent_reads)
         self.human = Slots(None)
         self.subagents = Slots(None)
@@ -219,6 +221,7 @@ class Boundaries:
     def begin(self) -> None:
         for slots in (self.tools, self.llm, self.reads, self.human, self.subagents):
             slots.begin()
+        self.width.begin()
 
     def stats(self) -> dict[str, dict[str, int]]:
         return {

@@ -251,10 +251,15 @@ def progress(town: Running, max_ticks: int) -> list[Line]:
         if counts.get("calls"):
             flying, waiting = counts.get("in_flight", 0), counts.get("waiting", 0)
             busy = f"{flying:,} in flight, {waiting:,} waiting" if flying or waiting else "idle"
-            lines.append(
-                (Part(f"  {boundary}: ", "quiet"), Part(busy), Part(f" of {counts['calls']:,} calls", "quiet"))
-            )
+            line = [Part(f"  {boundary}: ", "quiet"), Part(busy), Part(f" of {counts['calls']:,} calls", "quiet")]
+            if counts.get("narrowed"):
+                line.append(Part(f"; its service was crowded, {_at_once(counts['width'])} at once now"))
+            lines.append(tuple(line))
     return lines
+
+
+def _at_once(width: float) -> str:
+    return "any number" if width == float("inf") else f"{width:,}"
 
 
 def _text(line: Line) -> Text:

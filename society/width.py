@@ -11,11 +11,12 @@ Does not know: who calls, or how long anybody waits.
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import trio
 
-from society.slots import Slots
+if TYPE_CHECKING:
+    from society.slots import Slots
 
 SAME_WAVE: Final = 1.0
 """Seconds. Calls in flight together are turned away together: that is one sign of a crowd, not several."""
@@ -32,6 +33,10 @@ class SharedWidth:
         self.narrowed = 0
         """Times it was made narrower."""
         self.narrowest = slots.bound
+
+    def begin(self) -> None:
+        """Begin a run, in an event loop with a clock of its own. The width goes on where it was."""
+        self._narrowed_at = -math.inf
 
     def crowded(self) -> None:
         """A call was turned away."""

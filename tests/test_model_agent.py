@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
+from messages_server import Received, Status, serving
 from schedules import run
 
 from society import (
     Agent,
+    AnthropicModel,
     AsyncHost,
     AsyncSociety,
     Limits,
@@ -335,3 +338,38 @@ def test_a_society_of_them_survives_a_crash_anywhere() -> None:
         return run(function, schedule=number)
 
     assert crash_everywhere(make, 3, most=20, run=scheduled).crashes > 15
+
+
+# ── a narrow service ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.trio
+async def test_eight_of_them_finish_against_a_server_that_allows_two_requests_a_second() -> None:
+    """P45, L6: none comes back before its `retry-after`, and the width of all is seen to fall and to recover."""
+    through: list[float] = []
+    sent: dict[str, list[tuple[float, bool]]] = {}
+    narrow = True
+
+    def answer(received: Received) -> Any:
+        passes = not narrow or sum(1 for at in through if received.at - at < 1) < 2
+        if passes:
+            through.append(received.at)
+        sent.setdefault(received.body["system"], []).append((received.at, passes))
+        return say("hi") if passes else Status(429, retry_after=1, kind="rate_limit_error")
+
+    async with serving(answer) as server, AnthropicModel("m", base_url=server.url) as model:
+        agents = [ModelAgent(f"a{n}", f"You are number {n}.") for n in range(8)]
+        society = AsyncSociety(agents, model=model, limits=Limits(max_concurrent_llm=4), seed=7)
+        await society.run(1)
+        crowded = dict(society.stats.llm)
+        narrow = False
+        result = await society.run(3)
+
+    assert result.outcome == "finished" and result.metrics.failed_ticks == 0
+    assert [event.outcome for event in result.trace.where(kind="act")] == ["done"] * 24
+    for attempts in sent.values():
+        assert len(attempts) <= 8 + 2
+        for (at, passed), (next_at, _) in itertools.pairwise(attempts):
+            assert passed or next_at - at >= 1
+    assert crowded["narrowed"] >= 1 and crowded["narrowest"] < 4
+    assert society.stats.llm["width"] == 4 and society.stats.llm["max_in_flight"] <= 4

@@ -154,6 +154,15 @@ def test_progress_says_the_round_ticks_messages_and_calls_at_each_boundary() -> 
     ]
 
 
+def test_progress_says_that_a_service_was_crowded_and_what_is_left_of_the_width() -> None:
+    for width, said in ((2, "2"), (float("inf"), "any number")):
+        town = Town()
+        town.stats = {"llm": {"calls": 9, "in_flight": 2, "waiting": 4, "narrowed": 1, "width": width}}
+        assert "".join(part.text for part in progress(town, 8)[1]) == (
+            f"  llm: 2 in flight, 4 waiting of 9 calls; its service was crowded, {said} at once now"
+        )
+
+
 @pytest.mark.trio
 async def test_a_terminal_shows_a_run_in_progress_and_is_clean_after_it(autojump_clock: trio.testing.MockClock) -> None:
     with terminal() as (screen, seen):

@@ -26,6 +26,7 @@ from society.errors import (
 )
 from society.host import SubAgent, Tool, called, explained
 from society.limits import Limits
+from society.models import check_newborn
 from society.records import Answer, Contribution, Crossing, Delegation, Late, Read, order
 from society.replaying import AGES, NOTHING, NOTHING_MORE, Replaying
 from society.slots import AllGivenUp, Boundaries
@@ -34,6 +35,7 @@ from society.values import NO_ANSWER, UNKNOWN, WAIT, Value, freeze, plain
 from society.work import Opaque, Work, failure, head, let_through, returned, told
 
 if TYPE_CHECKING:
+    from society.agent import Agent
     from society.asking import Asking
 
 
@@ -198,6 +200,11 @@ class Gate:
                 f"agent {tick._member.agent.name!r} asks a model, and the society has none: give it `model=`."
             )
         return self.asking
+
+    def check_model(self, agent: Agent) -> None:
+        """Refuse a birth of one who would ask a model that there is not."""
+        if self.replaying is None or (self.asking is not None and self.asking.models):
+            check_newborn(self.asking.models if self.asking is not None else {}, agent)
 
     # ── sensors ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from society.agent import Agent, qualified
+from society.births import born, lost
 from society.conditions import compiled
 from society.connections import is_connection
-from society.errors import ResumeRefused, ScenarioError, suggestion
+from society.errors import ScenarioError, suggestion
 from society.expressions import Names
 from society.host import join
 from society.judge import Judge
 from society.meaning import meaning_of_hosts
-from society.policy import Policy, policy_of
+from society.policy import Policy
 from society.records import Contribution
 from society.shared import Shared
 from society.snapshot import Member
@@ -146,11 +147,8 @@ class Members:
                     f"spawn: a resumed run could not find the condition of {agent.name!r}'s rule {rule} again. "
                     "Write it as a text; its parent's rules hold for it anyway."
                 )
-        if self.behavior(qualified(agent.behavior)) is not agent.behavior:
-            raise ScenarioError(
-                f"spawn: a resumed run could not find the behavior of {agent.name!r} ({qualified(agent.behavior)}) again. "
-                "Name it in `behaviors=`, or give a function that stands at the top of its module."
-            )
+        if (why := lost(agent, self.behavior)) is not None:
+            raise ScenarioError(f"spawn: a resumed run could not find {why}")
 
     def _check_rights(self, agent: Agent, parent: str) -> None:
         """Refuse a name or a group by which a newborn could do what its parent cannot."""
@@ -193,27 +191,13 @@ class Members:
         """Seat those whose births stand in a journal.
 
         Raises:
-            ResumeRefused: A behavior is not found again.
+            ResumeRefused: A behavior or a fallback is not found again.
         """
         for birth in births:
             name = birth["name"]
             if name not in self.agents:
-                behavior = self.behavior(birth["behavior"])
-                if behavior is None:
-                    raise ResumeRefused(
-                        f"the behavior of {name!r}, {birth['behavior']}, is not found again; name it in behaviors="
-                    )
+                self.agents[name] = born(birth, self.behavior)
                 self._parents[name] = birth["parent"]
-                self.agents[name] = Agent(
-                    name,
-                    behavior,
-                    observe=birth["observe"],
-                    state=birth["state"],
-                    public=birth["public"],
-                    group=birth["group"],
-                    index=birth["index"],
-                    policy=policy_of(birth.get("policy")),
-                )
 
 
 def imported(name: str) -> Any:

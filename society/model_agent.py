@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
-from society.agent import Agent, Behavior
+from society.agent import Agent, Behavior, qualified
 from society.briefing import Template, briefing, plain_prompt
 from society.budget import Budget
 from society.errors import ScenarioError, suggestion
@@ -97,6 +97,11 @@ class Driven:
             "max_tokens": self.max_tokens,
             "model": self.model,
         }
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """All of it as a value, from which `driven_as_written` makes it again."""
+        return {**self.meaning, "fallback": None if self.fallback is None else qualified(self.fallback)}
 
     def check(self, desk: Desk, agent: str) -> None:
         """Refuse tools that the agent's hosts have not."""
@@ -226,3 +231,10 @@ def driven(
         model=model,
         fallback=fallback,
     )
+
+
+def driven_as_written(name: str, written: Mapping[str, Any], fallback: Behavior | None) -> Driven:
+    """Return the behavior of an agent that was born in a run, from what is recorded of it."""
+    given = {key: value for key, value in written.items() if key not in ("prompt", "fallback")}
+    prompt = written["prompt"]
+    return driven(name, prompt if isinstance(prompt, str) else Template(prompt["template"]), fallback=fallback, **given)

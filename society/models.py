@@ -172,15 +172,31 @@ def named_models(model: Any, budget: Budget | None, agents: Sequence[Agent]) -> 
     for name, one in found.items():
         if not callable(getattr(one, "reply", None)):
             raise ScenarioError(f"model {name!r}: a model has `async def reply(request)`, and {one!r} has not.")
-        if in_dollars and getattr(one, "price", None) is None:
-            raise ScenarioError(
-                f"model {name!r}: its price is not known, and the budget of {in_dollars[0]} is in dollars: add it to the "
-                "price table, or bound tokens."
-            )
+        if in_dollars:
+            _priced(name, one, in_dollars[0])
     for agent in agents:
         if agent.model is not None or getattr(agent.behavior, "asks", False):
             chosen(found, agent.model, agent.name)
     return found
+
+
+def check_newborn(models: Mapping[str, Model], agent: Agent) -> None:
+    """Refuse an agent that would ask a model that there is not, or one without a price under a budget in dollars.
+
+    Raises:
+        ScenarioError: It would.
+    """
+    chosen(models, agent.model, agent.name)
+    for name, one in models.items() if agent.budget is not None and agent.budget.usd else ():
+        _priced(name, one, f"agent {agent.name!r}")
+
+
+def _priced(name: str, model: Model, whose: str) -> None:
+    if getattr(model, "price", None) is None:
+        raise ScenarioError(
+            f"model {name!r}: its price is not known, and the budget of {whose} is in dollars: add it to the "
+            "price table, or bound tokens."
+        )
 
 
 def chosen(models: Mapping[str, Model], name: str | None, agent: str) -> Model:

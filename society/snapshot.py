@@ -15,8 +15,8 @@ import attrs
 
 from society.agent import Agent
 from society.barrier import RoundInProgress, effects
+from society.births import particulars
 from society.host import Desk, is_async
-from society.policy import Policy, described_policy
 from society.state import Action, State, Terms
 from society.values import Value
 
@@ -65,8 +65,9 @@ class Snapshot:
 
     def expect_birth(self, parent: str, agent: Agent, described: dict[str, Any]) -> None:
         self.check_birth(agent, parent)
-        if agent.policy != Policy():
-            described["policy"] = described_policy(agent.policy)
+        if agent.model is not None or getattr(agent.behavior, "asks", False):
+            self.gate.check_model(agent)
+        described |= particulars(agent)
         self.births[id(described)] = described, agent
 
     def effects(self, tick: Tick) -> list[Action]:

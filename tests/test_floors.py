@@ -23,7 +23,7 @@ FLOORS = (
     "barrier briefing catalog checkpoint codec declare declaring draw expressions fingerprint grids history judge lattice loop "
     "memory merge neighbors outcomes perceived reason render replaying replies report results retelling review saying setting "
     "spending state story structure summary tables tally telling thread toml_text toolschema views wire",
-    "acts aio anthropic_model approving asking asyncio_loop budget casting codefile collector comparing conditions "
+    "acts aio anthropic_model approving asking asyncio_loop births budget casting codefile collector comparing conditions "
     "connections entry environment file_store files gate host load mcp_connection mcp_host meaning members "
     "memory_store model_agent models onward permit populate references reruns rounds run_folder run_lock run_result "
     "scenario server_process shelf signals slots snapshot societies sqlite_store store survival sweep_table "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from society import (
     AnthropicModel,
     AsyncHost,
     AsyncSociety,
+    Budget,
+    FileStore,
     Limits,
     MemoryStore,
     ModelAgent,
@@ -30,6 +33,13 @@ from society import (
 from society.briefing import Template
 from society.testing import crash_everywhere, say, use
 from society.thread import NO_THREAD, THREAD, remember, remembered
+
+
+class Unpriced:
+    """A model whose price nobody knows."""
+
+    async def reply(self, request: Any) -> Any:
+        return say("hi")
 
 
 def driven(*agents: Agent, replies: Any, **how: Any) -> tuple[AsyncSociety, ScriptedModel]:
@@ -373,3 +383,88 @@ async def test_eight_of_them_finish_against_a_server_that_allows_two_requests_a_
             assert passed or next_at - at >= 1
     assert crowded["narrowed"] >= 1 and crowded["narrowest"] < 4
     assert society.stats.llm["width"] == 4 and society.stats.llm["max_in_flight"] <= 4
+
+
+# ── births ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def seeing() -> AsyncHost:
+    host = AsyncHost()
+
+    @host.tool("look", reads_only=True)
+    async def look() -> str:
+        return "nothing"
+
+    return host
+
+
+def stay(tick: Any) -> None:
+    tick.note("the fallback")
+
+
+def nursery(**how: Any) -> Any:
+    """Return a behavior that bears one agent that a model drives in its first round."""
+
+    def ada(tick: Any) -> None:
+        if tick.round == 1:
+            prompt = Template("You are {agent}, {trade} ☂ \ud800.")
+            kid = ModelAgent(
+                "kid", prompt, tools=["look"], model="fast", state={"trade": "a [/] smith"}, max_tokens=64, **how
+            )
+            tick.spawn(kid)
+
+    return ada
+
+
+def test_one_that_is_born_in_a_run_that_is_kept_is_born_again_after_any_crash() -> None:
+    """R13: its prompt, tools, model, memory and budget are values; its fallback is found by name."""
+    replies = [use("look"), say("one"), say("two"), say("", stop_reason="refusal")]
+    asked: list[str] = []
+
+    class Fast(ScriptedModel):
+        async def reply(self, request: Any) -> Any:
+            asked.append(request["system"])
+            return await super().reply(request)
+
+    def make(store: Any) -> AsyncSociety:
+        models = {"slow": ScriptedModel({}), "fast": Fast({"kid": replies})}
+        born = nursery(fallback=stay, budget=Budget(tokens=10_000))
+        return AsyncSociety([Agent("ada", born)], hosts=seeing(), model=models, store=store, behaviors=[stay])
+
+    whole = make(MemoryStore())
+    result = trio.run(whole.run, 4)
+    assert result.outcome == "finished" and result.metrics.failed_ticks == 0
+    assert [event.outcome for event in whole.trace.where(kind="act")] == ["done", "done", "refused"]
+    assert [event.text for event in whole.trace.where(kind="note")] == ["the fallback"]
+    assert set(asked) == {"You are kid, a [/] smith ☂ \ufffd."}
+    crash_everywhere(make, 4)
+
+
+def test_the_fallback_of_one_that_is_born_in_a_run_that_is_kept_is_found_by_its_name(tmp_path: Path) -> None:
+    def society(**how: Any) -> AsyncSociety:
+        return AsyncSociety(
+            [Agent("ada", nursery(fallback=lambda tick: None))],
+            hosts=seeing(),
+            model={"slow": ScriptedModel({}), "fast": ScriptedModel({})},
+            **how,
+        )
+
+    kept = society(store=FileStore(tmp_path / "run"))
+    assert trio.run(kept.run, 1).outcome == "failed"
+    (failed,) = kept.trace.where(kind="failed")
+    assert "could not find the fallback of 'kid'" in failed.error and "behaviors=" in failed.error
+
+
+@pytest.mark.parametrize(
+    ("models", "how", "said"),
+    [
+        ({"slow": ScriptedModel({}), "quick": ScriptedModel({})}, {}, "there is no model 'fast'"),
+        (None, {}, "the society has none"),
+        ({"fast": Unpriced(), "slow": Unpriced()}, {"budget": Budget(usd=1)}, "its price is not known"),
+    ],
+)
+def test_one_who_would_ask_a_model_that_there_is_not_is_not_born(models: Any, how: dict[str, Any], said: str) -> None:
+    society = AsyncSociety([Agent("ada", nursery(**how))], hosts=seeing(), model=models)
+    trio.run(society.run, 1)
+    (failed,) = society.trace.where(kind="failed")
+    assert said in failed.error

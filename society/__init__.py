@@ -20,9 +20,13 @@ if TYPE_CHECKING:
     from society.acts import ActResult as ActResult
     from society.acts import act as act
     from society.acts import acting as acting
+    from society.acts import as_tool as as_tool
     from society.agent import Agent as Agent
     from society.anthropic_model import AnthropicModel as AnthropicModel
+    from society.briefing import Template as Template
     from society.budget import Budget as Budget
+    from society.budget import Price as Price
+    from society.budget import load_prices as load_prices
     from society.comparing import Comparison as Comparison
     from society.comparing import compare as compare
     from society.errors import ActionDenied as ActionDenied
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
     from society.errors import AsyncToolRefused as AsyncToolRefused
     from society.errors import CatalogChanged as CatalogChanged
     from society.errors import JournalDamaged as JournalDamaged
+    from society.errors import MalformedReply as MalformedReply
+    from society.errors import ModelSilent as ModelSilent
     from society.errors import PermitError as PermitError
     from society.errors import ReplayDivergence as ReplayDivergence
     from society.errors import ResumeRefused as ResumeRefused
@@ -84,10 +90,11 @@ if TYPE_CHECKING:
     from society.values import unstructure as unstructure
 
 _PLACES = {
-    "acts": ("ActResult", "act", "acting"),
+    "acts": ("ActResult", "act", "acting", "as_tool"),
     "agent": ("Agent",),
     "anthropic_model": ("AnthropicModel",),
-    "budget": ("Budget",),
+    "briefing": ("Template",),
+    "budget": ("Budget", "Price", "load_prices"),
     "comparing": ("Comparison", "compare"),
     "errors": (
         "ActionDenied",
@@ -97,6 +104,8 @@ _PLACES = {
         "AsyncioNeeded",
         "CatalogChanged",
         "JournalDamaged",
+        "MalformedReply",
+        "ModelSilent",
         "PermitError",
         "ReplayDivergence",
         "ResumeRefused",

@@ -13,7 +13,8 @@ PROMISED = """
     Agent AsyncHost AsyncRuntime AsyncSociety Society RunResult Limits Shared Message Receipt MemoryStore
     FileStore SqliteStore Trace compare Comparison load_scenario Scenario Policy never deny allow approve
     current_action UNKNOWN NO_ANSWER NOT_EXECUTED WAIT plain unstructure act acting ActResult AnthropicModel
-    ScriptedModel Budget SocietyError ScenarioError UnknownRecipient ValueRefused SharedRefused ActionError
+    ScriptedModel ReplayModel ModelAgent Template Budget Price load_prices as_tool field sync MalformedReply ModelSilent
+    SocietyError ScenarioError UnknownRecipient ValueRefused SharedRefused ActionError
     ActionDenied ToolFailed ActionInDoubt PermitError SharedConflict ReplayDivergence JournalDamaged RunLocked
     ResumeRefused AsyncToolRefused
 """

@@ -73,6 +73,7 @@ def of_run(
     *,
     rounds: int,
     failed_ticks: int = 0,
+    cut_short: int = 0,
     in_doubt: int = 0,
     signal: int | None = None,
     onward: str | None = None,
@@ -84,6 +85,7 @@ def of_run(
         reason: Why, as the run says it.
         rounds: How many rounds there were.
         failed_ticks: Ticks that failed or were late although the run went on.
+        cut_short: Agent loops that a guard ended, or that ended otherwise than as done, and nothing acted instead.
         in_doubt: Actions that may or may not have happened.
         signal: Number of the signal that ended the run, if one did.
         onward: The command that leads on, if something is left to do.
@@ -96,6 +98,8 @@ def of_run(
     holds = [Verdict(code, f"{after}: {reason}" if reason and code != DONE else after)]
     if failed_ticks and code == DONE:
         holds.append(Verdict(FAILED, f"{after}, but {counted(failed_ticks, 'tick')} failed"))
+    if cut_short and code == DONE:
+        holds.append(Verdict(FAILED, f"{after}, but {counted(cut_short, 'agent loop')} did not end as done"))
     if in_doubt:
         holds.append(Verdict(IN_DOUBT, f"{after}, with {counted(in_doubt, 'action')} in doubt"))
     found = worst(holds)

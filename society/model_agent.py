@@ -75,10 +75,14 @@ class Driven:
         if self.memory == "thread":
             said = result.messages[len(before.messages) :]
             threads[tick.agent] = remember(tick.state, thread, said, self.context)
-        if result.outcome in WITHOUT and self.fallback is not None:
+        if result.outcome != "done" and self.fallback is not None and self.heeds(result.outcome):
             acting = self.fallback(tick)
             if hasattr(acting, "__await__"):
                 await acting
+
+    def heeds(self, outcome: str) -> bool:
+        """Tell whether an outcome of its loop is success, or one in which its fallback acts."""
+        return outcome == "done" or (self.fallback is not None and outcome in WITHOUT)
 
     @property
     def all_tools(self) -> tuple[str, ...]:

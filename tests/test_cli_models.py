@@ -101,7 +101,7 @@ def test_a_key_goes_to_its_server_and_is_nowhere_else(tmp_path: Path) -> None:
         file, run = driven(tmp_path, server.url), tmp_path / "run"
         told = society("run", file, "--store", run, "--show", environ={"FAST_KEY": PLANTED})
         again = society("replay", run, environ={"FAST_KEY": PLANTED})
-    assert told.returncode == 0 and again.returncode == 0, told.stderr + again.stderr
+    assert told.returncode == 1 and again.returncode == 0, told.stderr + again.stderr
     assert {received.headers["authorization"] for received in server.received} == {f"Bearer {PLANTED}"}
     assert "bad key Bearer [key]" in told.stdout
     said = told.stdout + told.stderr + again.stdout + again.stderr
@@ -181,3 +181,49 @@ def test_wrong_models_are_told_before_the_run(wrong: list[str], said: str, tmp_p
     told = society("run", TOWN_HALL, *wrong, cwd=tmp_path)
     assert told.returncode == 2 and said in told.stderr
     assert "Traceback" not in told.stderr and not list(tmp_path.iterdir())
+
+
+SCRIPTED = """
+name = "scripted"
+code = "tale.py"
+max_ticks = 1
+
+[models.script]
+use = "scripted"
+replies = "tale.replies.toml"
+
+[[agents]]
+name = "ada"
+prompt = "You are ada."
+max_turns = 2
+{fallback}
+"""
+NOTE = 'content = [{ type = "tool_use", name = "society__note", input = { text = "x" } }]'
+PAY = 'content = [{ type = "tool_use", name = "pay", input = {} }]\nstop_reason = "brand_new_reason"'
+
+
+@pytest.mark.parametrize(
+    ("replies", "fallback", "code", "outcome"),
+    [
+        ([NOTE, NOTE], "", 1, "max_turns"),  # P10
+        ([NOTE, NOTE], 'fallback = "rest"', 1, "max_turns"),
+        ([PAY], "", 1, "unknown_stop"),  # P09
+        (['content = []\nstop_reason = "refusal"'], "", 1, "refused"),
+        (['content = []\nstop_reason = "refusal"'], 'fallback = "rest"', 0, "refused"),
+        (['content = "Half a"\nstop_reason = "max_tokens"'], "", 1, "truncated"),
+        ([NOTE, 'content = "done"'], "", 0, "done"),
+        ([], "", 1, "model_silent"),
+    ],
+)
+def test_a_run_in_which_a_loop_was_cut_short_does_not_exit_as_done(
+    replies: list[str], fallback: str, code: int, outcome: str, tmp_path: Path
+) -> None:
+    """P09, P10. Where a fallback acted instead, nothing is left to be told by the exit code; the trace says what it was."""
+    (tmp_path / "tale.toml").write_text(SCRIPTED.format(fallback=fallback))
+    (tmp_path / "tale.py").write_text("def rest(tick):\n    tick.note('rests')\n")
+    (tmp_path / "tale.replies.toml").write_text("".join(f"[[ada]]\n{reply}\n" for reply in replies))
+    told = society("run", "tale.toml", "--store", "run", "--show", cwd=tmp_path)
+    assert told.returncode == code, told.stdout + told.stderr
+    assert outcome in told.stdout and "pay(" not in told.stdout
+    how = ", but 1 agent loop did not end as done" if code else ""
+    assert last_line(told.stdout) == f"exit {code}: finished after 1 round{how}"

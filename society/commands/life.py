@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -61,10 +62,23 @@ class Ran:
             result.reason,
             rounds=result.rounds,
             failed_ticks=failed,
+            cut_short=self._cut_short,
             in_doubt=len(result.in_doubt),
             signal=self.signal,
             onward=self.onward,
         )
+
+    @cached_property
+    def _cut_short(self) -> int:
+        """How many loops of agents that a model drives ended otherwise than as done, where nothing acted instead.
+
+        An outcome that code was given by `tick.act` is that code's to judge."""
+        agents = self.town.members.agents
+        driven = {name for name, agent in agents.items() if hasattr(agent.behavior, "heeds")}
+        if not driven or self.result.trace is None:
+            return 0
+        ended = self.result.trace.where(kind="act")
+        return sum(one.agent in driven and not agents[one.agent].behavior.heeds(one.outcome) for one in ended)
 
     @property
     def onward(self) -> str | None:

@@ -245,6 +245,32 @@ def test_a_thread_is_cut_between_exchanges_and_never_inside_one(sizes: list[int]
     assert total <= most or len(kept) == 2
 
 
+def test_what_is_kept_beside_a_thread_changes_nothing() -> None:
+    """Ids that repeat, exchanges that are left out, and a fallback that forgets: resumed anywhere, the requests are the same."""
+
+    def forgetful(tick: Any) -> None:
+        for key in [key for key in tick.state if key.startswith(THREAD)][:2]:
+            del tick.state[key]
+        tick.state["forgot"] = tick.round
+
+    replies: list[Any] = []
+    for number in range(9):
+        if number == 6:
+            replies.append(say("", stop_reason="refusal"))
+        else:
+            replies += [use("society__note", id="call", text=str(number)), say("y" * (10 * number % 70))]
+
+    def make(store: Any) -> AsyncSociety:
+        ada = ModelAgent("ada", "P", context=1_200, fallback=forgetful)
+        return AsyncSociety([ada], model=ScriptedModel(replies), store=store, behaviors=[forgetful])
+
+    whole = make(MemoryStore())
+    assert trio.run(whole.run, 9).outcome == "finished"
+    counted = [len(request["messages"]) for request in whole._models["model"].requests]
+    assert max(counted) > 12 and counted[-1] < max(counted)
+    crash_everywhere(make, 9)
+
+
 def test_each_barrier_writes_down_the_new_exchange_alone() -> None:
     store = MemoryStore()
     society, _ = driven(ModelAgent("ada", "P"), replies=[say("x" * 100)] * 5, store=store)

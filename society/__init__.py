@@ -74,9 +74,9 @@ if TYPE_CHECKING:
     from society.reruns import replay as replay
     from society.reruns import resume as resume
     from society.run_result import RunResult as RunResult
+    from society.runtime import AsyncRuntime as AsyncRuntime
     from society.scenario import Scenario as Scenario
     from society.shared import Shared as Shared
-    from society.societies import AsyncRuntime as AsyncRuntime
     from society.societies import AsyncSociety as AsyncSociety
     from society.societies import Society as Society
     from society.sqlite_store import SqliteStore as SqliteStore
@@ -136,7 +136,8 @@ _PLACES = {
     "reason": ("field",),
     "reruns": ("fork", "replay", "resume"),
     "run_result": ("RunResult",),
-    "societies": ("AsyncRuntime", "AsyncSociety", "Society"),
+    "runtime": ("AsyncRuntime",),
+    "societies": ("AsyncSociety", "Society"),
     "sqlite_store": ("SqliteStore",),
     "sweeping": ("sweep",),
     "trace": ("Trace",),

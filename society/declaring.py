@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from society.errors import ScenarioError, ValueRefused, suggestion
+from society.limits import Limits
 from society.merge import check_fit
+from society.policy import Policy
 from society.shared import Shared
 from society.state import State
-from society.values import EMPTY, FrozenDict, freeze
+from society.values import EMPTY, WAIT, FrozenDict, freeze
 
 ACTIVATIONS: Final = ("synchronized", "sequential", "shuffled", "random", "partial")
 SYNCHRONIZED: Final = ("synchronized", "partial")
@@ -36,6 +38,19 @@ def check_activation(activation: Any, possible: tuple[str, ...], kind: str, rate
         raise ScenarioError(f"rate: {rate!r} is not a probability from 0 to 1.")
 
 
+def check_options(**given: Any) -> None:
+    """Refuse what was given to a society and is not of its kind or shape."""
+    for name, (what, is_one) in _SHAPES.items():
+        value = given.pop(name)
+        if value is not None and not is_one(value):
+            raise ScenarioError(f"{name}: {value!r} is not {what}.")
+    check_seed(given.pop("seed"))
+    check_error_rule(given.pop("on_error"))
+    for name, kind in (("limits", Limits), ("policy", Policy)):
+        check_kind(name, given.pop(name), kind)
+    assert not given
+
+
 def check_error_rule(on_error: Any) -> None:
     if on_error not in ON_ERROR:
         raise ScenarioError(
@@ -54,13 +69,6 @@ def check_kind(path: str, value: Any, kind: type, default: bool = True) -> None:
         raise ScenarioError(f"{path}: {value!r} is no {kind.__name__}; write society.{kind.__name__}(…).")
 
 
-def check_shapes(**given: tuple[Any, str, Callable[[Any], bool]]) -> None:
-    """Refuse what is not left out and is not of its shape: `name=(value, what it is, whether it is one)`."""
-    for path, (value, what, is_one) in given.items():
-        if value is not None and not is_one(value):
-            raise ScenarioError(f"{path}: {value!r} is not {what}.")
-
-
 def is_mapping(value: Any) -> bool:
     return isinstance(value, Mapping)
 
@@ -74,6 +82,31 @@ def are_hosts(value: Any) -> bool:
     if isinstance(value, Mapping):
         return all(are_hosts(found) for found in value.values())
     return all(map(is_host, value)) if isinstance(value, (list, tuple)) else is_host(value)
+
+
+def are_callable(functions: Any) -> bool:
+    return all(map(callable, functions)) if isinstance(functions, Iterable) else False
+
+
+def is_store(value: Any) -> bool:
+    return hasattr(value, "opened") and hasattr(value, "read")
+
+
+def _is_answerer(value: Any) -> bool:
+    return value is WAIT or callable(value)
+
+
+_SHAPES: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
+    "shared": ("a dict of first values, or of Shared(…), by key", is_mapping),
+    "parameters": ("a dict of values by name", is_mapping),
+    "hosts": ("a host, a list of hosts, or a dict of them by agent's name", are_hosts),
+    "measures": ("a dict of functions by name", lambda all: is_mapping(all) and are_callable(all.values())),
+    "behaviors": ("a list of functions", are_callable),
+    "store": ("a store: MemoryStore(), FileStore(folder) or SqliteStore(path)", is_store),
+    "run_id": ("a text", lambda name: isinstance(name, str)),
+    "approver": ("a function of the request, or WAIT", _is_answerer),
+    "asker": ("a function of the question, or WAIT", _is_answerer),
+}
 
 
 def check_references(names: Mapping[str, str | None], shared: Mapping[str, Shared], hosts: Any) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -24,6 +24,19 @@ def digest(*parts: Any) -> bytes:
 def stream(*key: Any) -> random.Random:
     """Return the stream of random numbers that belongs to `key`."""
     return random.Random(int.from_bytes(digest(*key)))
+
+
+def activated(activation: str, live: Sequence[str], seed: int, round: int, rate: float | None) -> Sequence[str]:
+    """Return the names of those who tick in a round, in order of activation. `live` are in declared order."""
+    match activation:
+        case "shuffled":
+            return shuffled(live, seed, round)
+        case "random":
+            return drawn(live, seed, round)
+        case "partial":
+            assert rate is not None
+            return joining(live, seed, round, rate)
+    return live
 
 
 def shuffled(names: Iterable[str], seed: int, round: int) -> list[str]:

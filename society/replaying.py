@@ -152,6 +152,15 @@ def recorded_rounds(records: Sequence[Any]) -> tuple[dict[int, Recorded], list[A
     return found, gathered
 
 
+def scripted(records: Sequence[Any], round: int) -> dict[tuple[str, int], dict[str, list[Any]]]:
+    """Return the crossing records of an open round, by tick, then by ordinal."""
+    script: dict[tuple[str, int], dict[str, list[Any]]] = {}
+    for record in records:
+        if getattr(record, "at", None) is not None and record.round == round:
+            script.setdefault((record.agent, record.tick), {}).setdefault(record.at, []).append(record)
+    return script
+
+
 def tick_divergence(round: int, was: Contribution, now: Contribution) -> ReplayDivergence:
     """Return the first difference between two contributions of one tick."""
     if (was.agent, was.tick) != (now.agent, now.tick):

@@ -165,6 +165,14 @@ class RoundUnderWay:
             )  # whoever then still waits waits for what will not come
         return self.scope
 
+    def waits_for_people(self) -> bool:
+        """Tell whether all who are not done with their tick wait for a person's answer that comes in another process."""
+        if not self.parked or not self.active or self.done + len(self.active) < len(self.endings):
+            return False
+        if self.timeout is not None and self.scope.cancel_called:
+            return False  # the round's time is up: they are late, whoever of them was cancelled first (R12)
+        return all(map(_waits_for_person, self.active))
+
     # ── one tick ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _plain_ones(self, places: Sequence[int], nursery: trio.Nursery | None) -> None:
@@ -320,6 +328,12 @@ class RoundUnderWay:
             if len(tick.records) > 1:
                 tick.records.sort(key=lambda record: order(record.at))
             self.crossings[ending.agent, ending.tick] = tick.records
+
+
+def _waits_for_person(tick: Tick) -> bool:
+    """Tell whether everything that a tick has in flight waits for a person."""
+    inner = [entry for entry in tick.flying if not any(other.at.startswith(f"{entry.at}.") for other in tick.flying)]
+    return bool(inner) and all(entry.person for entry in inner)
 
 
 def late(tick: Tick, deadline: float) -> Contribution:

@@ -10,8 +10,7 @@ Does not know: how ticks run (rounds.py), how they are merged (barrier.py), or h
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -19,42 +18,40 @@ import trio
 
 from society import connections, story
 from society.agent import Agent
-from society.barrier import Closed, RoundInProgress, effects
+from society.barrier import RoundInProgress
 from society.budget import Budget
 from society.collector import paused
 from society.conditions import compile_until
-from society.declare import declaration
+from society.continuing import Continuing
 from society.declaring import (
     IN_TURN,
     SYNCHRONIZED,
-    are_hosts,
     check_activation,
-    check_error_rule,
     check_kind,
+    check_options,
     check_references,
-    check_seed,
-    check_shapes,
     dated_events,
     declared_shared,
     frozen_parameters,
-    is_mapping,
 )
-from society.draw import drawn, joining, shuffled
-from society.errors import ScenarioError, SocietyError, described, leaves
+from society.draw import activated
+from society.errors import ScenarioError, SocietyError, leaves
 from society.expressions import Names
 from society.gate import Gate
 from society.limits import Limits
-from society.meaning import meaning_in_python
+from society.looks import Looks
+from society.measuring import Measure, Measures, looked_at
 from society.members import Members
 from society.models import named_models
 from society.neighbors import topology_by_name
 from society.outcomes import LASTING, Past, finished, outcome_after, past
 from society.policy import Policy
-from society.records import Barrier, Contribution, End, Late, Opening, Settlement, Start
-from society.replaying import Replaying
-from society.retelling import forked_events, retold
-from society.rounds import RoundUnderWay, where_raised
+from society.records import Barrier, Contribution, End, Late, Opening
+from society.replaying import Replaying, scripted
+from society.retelling import retold
+from society.rounds import RoundUnderWay
 from society.run_result import RunResult
+from society.settling import settlements
 from society.slots import Boundaries
 from society.snapshot import Snapshot
 from society.spending import total
@@ -62,13 +59,9 @@ from society.state import State, Terms, first_state
 from society.survival import Keeping, journaled
 from society.telling import Telling
 from society.trace import Trace
-from society.values import WAIT, Value, freeze
-from society.views import Agents, Counts, SharedValues, View
-
-Measure = Callable[[View], Any]
 
 
-class AsyncSociety:
+class AsyncSociety(Looks, Continuing):
     """A society whose agents tick all at once, in synchronized rounds (R).
 
     `activation="partial"` with a `rate` is synchronized too: in each round every agent joins with that probability, on its
@@ -140,26 +133,22 @@ class AsyncSociety:
         self.name = name
         self.activation = activation if activation is not None else self.activations[0]
         check_activation(self.activation, self.activations, type(self).__name__, rate)
-        check_seed(seed)
-        check_error_rule(on_error)
-        check_kind("limits", limits, Limits)
-        check_kind("policy", policy, Policy)
-        check_kind("budget", budget, Budget)
-        check_shapes(
-            shared=(shared, "a dict of first values, or of Shared(…), by key", is_mapping),
-            parameters=(parameters, "a dict of values by name", is_mapping),
-            hosts=(hosts, "a host, a list of hosts, or a dict of them by agent's name", are_hosts),
-            measures=(
-                measures,
-                "a dict of functions by name",
-                lambda all: is_mapping(all) and are_callable(all.values()),
-            ),
-            behaviors=(behaviors, "a list of functions", are_callable),
-            store=(store, "a store: MemoryStore(), FileStore(folder) or SqliteStore(path)", is_store),
-            run_id=(run_id, "a text", lambda name: isinstance(name, str)),
-            approver=(approver, "a function of the request, or WAIT", lambda found: found is WAIT or callable(found)),
-            asker=(asker, "a function of the question, or WAIT", lambda found: found is WAIT or callable(found)),
+        check_options(
+            seed=seed,
+            on_error=on_error,
+            limits=limits,
+            policy=policy,
+            shared=shared,
+            parameters=parameters,
+            hosts=hosts,
+            measures=measures,
+            behaviors=behaviors,
+            store=store,
+            run_id=run_id,
+            approver=approver,
+            asker=asker,
         )
+        check_kind("budget", budget, Budget)
         self.seed = seed
         self.rate = rate
         self.limits = limits if limits is not None else Limits()
@@ -178,7 +167,7 @@ class AsyncSociety:
             until = compile_until(until, names=Names(shared=tuple(self._shared), parameters=tuple(self._parameters)))
         self._until = until
         self._quiet = quiet
-        self._measures = dict(measures or {})
+        self._measures = Measures(dict(measures or {}))
         self.state: State = first_state(self._declared_agents, self._shared)
         check_references(self.state.groups, self._shared, hosts)
         self.terms = Terms(
@@ -207,14 +196,12 @@ class AsyncSociety:
         self.known_changes: list[str] = []
         self._replaying: Replaying | None = None
         self._from_store = False
-        """The trace is told from the journal: this object did not live through all of it."""
         self._started = False
         self._running = False
         self._end: End | None = None
         self._last: Past | None = None
         self._left_open: list[Any] = []
         self._changes: dict[int, list[Any]] = {}
-        self._measured: dict[str, list[Any]] = {}
         self._scope: trio.CancelScope | None = None
         self._stop: End | None = None
         self._broken: BaseException | None = None
@@ -254,51 +241,10 @@ class AsyncSociety:
         self._halt(End(outcome="interrupted", reason=reason))
 
     @property
-    def round(self) -> int:
-        """Rounds that were completed."""
-        return self.state.round
-
-    @property
-    def shared(self) -> Mapping[str, Value]:
-        return SharedValues(self._shared, self.state.shared)
-
-    @property
-    def versions(self) -> Mapping[str, int]:
-        """By SHARED key, the number of contributions so far, kept or lost."""
-        return SharedValues(self._shared, self.state.versions)
-
-    @property
-    def agents(self) -> Agents:
-        return Agents(self.members.agents, self.state)
-
-    @property
-    def parameters(self) -> Mapping[str, Value]:
-        return self._parameters
-
-    @property
-    def metrics(self) -> Counts:
-        return Counts(self.state.counts)
-
-    @property
     def measures(self) -> Mapping[str, Any]:
-        if self._from_store and self._measures:
+        if self._from_store and self._measures.functions:
             return self.trace.measures
-        return {name: list(values) for name, values in self._measured.items()}
-
-    @property
-    def stats(self) -> Counts:
-        """By boundary, how calls queued: depends on time, and is never traced."""
-        numbers = (self._gate or self.boundaries).stats()
-        there = connections.stats_of(self.members.connections)
-        return Counts({boundary: Counts(found) for boundary, found in {**numbers, **there}.items()})
-
-    @property
-    def progress(self) -> tuple[int, int, int]:
-        """(round that is under way, ticks done in it, ticks in all)."""
-        way = self._under_way
-        if way is None:
-            return self.state.round, 0, 0
-        return way.snapshot.round, way.done, len(way.members)
+        return {name: list(values) for name, values in self._measures.found.items()}
 
     @property
     def trace(self) -> Trace:
@@ -330,10 +276,6 @@ class AsyncSociety:
                 self._seat_again()
                 return await self._run(max_ticks)
         return self._result(self._stop or End(outcome="cancelled", reason="cancelled"))
-
-    def _seat_again(self) -> None:
-        self.members.seat_again()
-        self.__dict__.pop("_whole_meaning", None)  # it knows more now
 
     async def _run(self, max_ticks: int) -> RunResult:
         if self.store is None:
@@ -375,7 +317,7 @@ class AsyncSociety:
             with trio.CancelScope() as self._scope:
                 end = await self._rounds(gate, max_ticks)
         except BaseExceptionGroup as group:
-            raise self._plain_error(group) from None
+            raise self._broken or plainest(group) from None
         finally:
             self._scope, self._under_way = None, None
             gate.closed = True
@@ -391,15 +333,6 @@ class AsyncSociety:
         if gate.journal is not None:
             gate.journal.put(end)
             await gate.durable()
-
-    def _plain_error(self, group: BaseExceptionGroup[BaseException]) -> BaseException:
-        """Return what a caller should see of a group: the error that broke the run, not the tasks it climbed through."""
-        if self._broken is not None:
-            return self._broken
-        found = leaves(group)
-        interrupts = [leaf for leaf in found if isinstance(leaf, KeyboardInterrupt)]
-        others = [leaf for leaf in found if not isinstance(leaf, trio.Cancelled)]
-        return interrupts[0] if interrupts else others[0] if len(others) == 1 else group
 
     def _halt(self, end: End) -> None:
         if self._scope is not None:
@@ -422,12 +355,7 @@ class AsyncSociety:
 
     def _look_who_waits(self) -> None:
         """End the run as `waiting` once all who are not done with their tick wait for a person (R14)."""
-        way = self._under_way
-        if way is None or not way.parked or not way.active or way.done + len(way.active) < len(way.endings):
-            return
-        if way.timeout is not None and way.scope.cancel_called:
-            return  # the round's time is up: they are late, whoever of them was cancelled first (R12)
-        if all(waits_for_person(tick) for tick in way.active):
+        if self._under_way is not None and self._under_way.waits_for_people():
             self._halt(End(outcome="waiting", reason="everyone who is not done waits for a person's answer"))
 
     async def _rounds(self, gate: Gate, max_ticks: int) -> End:
@@ -448,75 +376,10 @@ class AsyncSociety:
     def _begin(self, gate: Gate) -> None:
         self._started = True
         self._tell_start()
-        record = Opening(measures=self._measure(self.state))
+        record = Opening(measures=self._measures.take(self.view()))
         gate.put(record)
         gate.open.clear()
         self._telling.add(story.opening(record))
-
-    def remembered(self) -> dict[str, Any]:
-        """Return what decides on the outcome after the last round, for a checkpoint."""
-        return attrs.asdict(self._last) if self._last is not None else {}
-
-    def remembered_of(self, barrier: Barrier, closed: Closed) -> dict[str, Any]:
-        return attrs.asdict(past(barrier, closed, closed.after, self._quiet))
-
-    def continue_from(
-        self,
-        state: State,
-        remembered: Mapping[str, Any] | None,
-        open_round: Sequence[Any],
-        end: End | None,
-        *,
-        begun: bool,
-        changes: Mapping[int, list[Any]],
-    ) -> None:
-        """Stand where a journal ends: the state after its last round, and the records of the open one."""
-        self.members.bear_again(state.births)
-        self.state = state
-        self._last = Past(**remembered) if remembered else None
-        self._left_open = list(open_round)
-        self._end = end
-        self._started = begun
-        self._from_store = True
-        self._changes = dict(changes)
-
-    def replay(self, run_id: str, replaying: Replaying, records: Sequence[Any]) -> None:
-        """Take all answers from a journal from now on, and be compared with it."""
-        self.run_id = run_id
-        self._replaying = replaying
-        self._changes = forked_events(records)
-        if self.members.connections:
-            connections.recall(self.members.connections, records[0].meaning)
-            self._seat_again()
-
-    def start_record(self) -> Start:
-        """Return the first record of this run's journal."""
-        return Start(
-            run_id=self.run_id,
-            scenario=self.name,
-            activation=self.activation,
-            seed=self.seed,
-            agents=[agent.name for agent in self._declared_agents],
-            declared=declaration(
-                self._declared_agents, self._shared, self.terms, self.on_error, rate=self.rate, topology=self._topology
-            ),
-            meaning=self._whole_meaning,
-            code=self._code,
-        )
-
-    @cached_property
-    def _whole_meaning(self) -> dict[str, Any]:
-        """What may not change on resume, besides what is declared; of a scenario, its file says most of it."""
-        here = self._meaning or meaning_in_python(
-            agents=self._declared_agents,
-            parameters=self._parameters,
-            policy=self.members.policy,
-            until=self._until,
-            quiet=self._quiet,
-            events=self._events,
-            measures=self._measures,
-        )
-        return {**here, **self.members.meaning(), **connections.meaning_of(self.members.connections)}
 
     def _tell_start(self) -> None:
         if not self._telling.begun:
@@ -551,7 +414,8 @@ class AsyncSociety:
         way = self._under_way = RoundUnderWay(
             snapshot, self.limits.round_timeout, script, self._is_ending, self._look_who_waits
         )
-        members = [self.members.of(name) for name in self._order(before, round)]
+        ordered = activated(self.activation, before.live, self.seed, round, self.rate)
+        members = [self.members.of(name) for name in ordered]
         if self._replaying is not None:
             way.given = self._replaying.late_ticks(round)
         if going.broken is not None:
@@ -570,18 +434,6 @@ class AsyncSociety:
             with trio.CancelScope(shield=True):
                 await gate.durable()
 
-    def _order(self, state: State, round: int) -> Sequence[str]:
-        """Return the names of those who tick in a round, in order of activation."""
-        match self.activation:
-            case "shuffled":
-                return shuffled(state.live, self.seed, round)
-            case "random":
-                return drawn(state.live, self.seed, round)
-            case "partial":
-                assert self.rate is not None
-                return joining(state.live, self.seed, round, self.rate)
-        return state.live
-
     def _close(
         self,
         gate: Gate,
@@ -591,7 +443,7 @@ class AsyncSociety:
         contributions: list[Contribution],
     ) -> None:
         """The barrier: contributions become the next state, one record, and the lines of the trace."""
-        settled = settlements(going.before, way, gate.late)
+        settled = settlements(going.before, way.crossings, gate.late)
         closed = going.close(way.crossings, settled)
         after = closed.after
         if closed.conflict is None and len(after.names) > len(going.before.names):
@@ -605,7 +457,7 @@ class AsyncSociety:
             conflict_key=closed.conflict_key,
             settled=settled,
             in_doubt=list(after.doubts),
-            measures=self._measure(after) if closed.conflict is None else [],
+            measures=self._measures.take(self.view(after)) if closed.conflict is None else [],
         )
         if self._replaying is not None:
             self._replaying.compare(barrier)
@@ -615,30 +467,6 @@ class AsyncSociety:
         self._last = past(barrier, closed, after, self._quiet)
         gate.open.clear()
         gate.late = []
-
-    def view(self, state: State | None = None) -> View:
-        """Return what measures and `until` look at."""
-        state = self.state if state is None else state
-        return View(
-            state.round, SharedValues(self._shared, state.shared), Agents(self.members.agents, state), self._parameters
-        )
-
-    def _measure(self, state: State) -> list[tuple[str, str | None, Value]]:
-        if not self._measures:
-            return []
-        view = self.view(state)
-        found: list[tuple[str, str | None, Value]] = []
-        told: dict[str, Value] = {}
-        for name, measure in self._measures.items():
-            value = looked_at(f"measures.{name}", measure, view)
-            if isinstance(value, dict):
-                found += [(name, agent, number) for agent, number in value.items()]
-            else:
-                found.append((name, None, value))
-            told[name] = value
-        for name, value in told.items():  # once all of them have been taken: a round is measured once
-            self._measured.setdefault(name, []).append(value)
-        return found
 
     def _outcome(self, max_ticks: int) -> End | None:
         assert self._last is not None
@@ -691,83 +519,13 @@ class Society(AsyncSociety):
     activations = IN_TURN
 
 
-class AsyncRuntime:
-    """One agent on one host: `await run(max_ticks)`, `cancel()`, `trace.render()`."""
-
-    def __init__(self, agent: Agent, host: Any = None, model: Any = None, **options: Any) -> None:
-        self._society = AsyncSociety([agent], hosts=host, model=model, **{"name": agent.name, **options})
-
-    async def run(self, max_ticks: int) -> RunResult:
-        return await self._society.run(max_ticks)
-
-    def cancel(self) -> None:
-        self._society.cancel()
-
-    @property
-    def trace(self) -> Trace:
-        return self._society.trace
-
-    @property
-    def society(self) -> AsyncSociety:
-        return self._society
-
-
-# ── rounds ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def scripted(records: Sequence[Any], round: int) -> dict[tuple[str, int], dict[str, list[Any]]]:
-    """Return the crossing records of an open round, by tick, then by ordinal."""
-    script: dict[tuple[str, int], dict[str, list[Any]]] = {}
-    for record in records:
-        if getattr(record, "at", None) is not None and record.round == round:
-            script.setdefault((record.agent, record.tick), {}).setdefault(record.at, []).append(record)
-    return script
-
-
-def settlements(before: State, way: RoundUnderWay, proofs: Sequence[Late]) -> list[Settlement]:
-    """Return the doubts that proof clears at this barrier, in canonical order (B4, J4)."""
-    if not proofs:
-        return []
-    doubts = dict(before.doubts)
-    for records in way.crossings.values():
-        doubts.update({action.id: action for action in effects(records) if action.ending == "in_doubt"})
-    by_id = {proof.id: proof for proof in proofs}
-    return [
-        Settlement(action.id, action.agent, "it came back late", by_id[action.id].ending, by_id[action.id].value)
-        for action in doubts.values()
-        if action.id in by_id
-    ]
-
-
-def waits_for_person(tick: Any) -> bool:
-    """Tell whether everything that a tick has in flight waits for a person."""
-    inner = [entry for entry in tick.flying if not any(other.at.startswith(f"{entry.at}.") for other in tick.flying)]
-    return bool(inner) and all(entry.person for entry in inner)
-
-
-def are_callable(functions: Any) -> bool:
-    return all(map(callable, functions)) if isinstance(functions, Iterable) else False
-
-
-def is_store(value: Any) -> bool:
-    return hasattr(value, "opened") and hasattr(value, "read")
+def plainest(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return what a caller should see of a group: an interrupt, or the only error in it, not the tasks it climbed through."""
+    found = leaves(group)
+    interrupts = [leaf for leaf in found if isinstance(leaf, KeyboardInterrupt)]
+    others = [leaf for leaf in found if not isinstance(leaf, trio.Cancelled)]
+    return interrupts[0] if interrupts else others[0] if len(others) == 1 else group
 
 
 def _nothing(*_: object) -> None:
     return None
-
-
-def looked_at(what: str, function: Callable[[View], Any], view: View) -> Value:
-    """Return what the scenario's own function makes of a view, frozen.
-
-    Raises:
-        ScenarioError: It raised, or returned what is no value; the round before it stands, and the run can be resumed.
-    """
-    try:
-        return freeze(function(view), what)
-    except Exception as error:  # whatever its author's code raises is told as theirs, with the line
-        kind, message = described(error)
-        where = where_raised(error)
-        raise ScenarioError(
-            f"{what}, after round {view.round}: {kind}: {message}" + (f" ({where})" if where else "")
-        ) from error

@@ -1,0 +1,57 @@
+"""Measures: what a scenario's own functions make of a society between two rounds.
+
+Knows: how such a function is called, what it may return, and all that was measured so far.
+Does not know: when it is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import attrs
+
+from society.errors import ScenarioError, described
+from society.rounds import where_raised
+from society.values import Value, freeze
+from society.views import View
+
+Measure: TypeAlias = Callable[[View], Any]
+
+
+@attrs.define
+class Measures:
+    """The measures of a society."""
+
+    functions: Mapping[str, Measure]
+    found: dict[str, list[Any]] = attrs.field(factory=dict)
+    """By name, what was measured so far, from round 0."""
+
+    def take(self, view: View) -> list[tuple[str, str | None, Value]]:
+        """Measure once; return (name, agent or None, value), as a record has them."""
+        told = {name: looked_at(f"measures.{name}", measure, view) for name, measure in self.functions.items()}
+        for name, value in told.items():  # once all of them have been taken: a round is measured once
+            self.found.setdefault(name, []).append(value)
+        rows: list[tuple[str, str | None, Value]] = []
+        for name, value in told.items():
+            if isinstance(value, dict):
+                rows += [(name, agent, number) for agent, number in value.items()]
+            else:
+                rows.append((name, None, value))
+        return rows
+
+
+def looked_at(what: str, function: Callable[[View], Any], view: View) -> Value:
+    """Return what the scenario's own function makes of a view, frozen.
+
+    Raises:
+        ScenarioError: It raised, or returned what is no value; the round before it stands, and the run can be resumed.
+    """
+    try:
+        return freeze(function(view), what)
+    except Exception as error:  # whatever its author's code raises is told as theirs, with the line
+        kind, message = described(error)
+        where = where_raised(error)
+        raise ScenarioError(
+            f"{what}, after round {view.round}: {kind}: {message}" + (f" ({where})" if where else "")
+        ) from error

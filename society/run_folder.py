@@ -59,11 +59,15 @@ def begun(scenario: Scenario, folder: Path) -> Scenario:
         ScenarioError: The folder is in use for something else, or the copy is not what the original is.
         OSError: The disk says no.
     """
-    refuse_taken(folder)
+    with claimed(folder):
+        return laid(scenario, folder)
+
+
+def laid(scenario: Scenario, folder: Path) -> Scenario:
+    """Write a scenario into a folder that is claimed, and return it as it lies there."""
     text, copies = _whole(scenario)
-    with taken_back(folder):
-        _write_all(folder, text, copies)
-        return _checked(scenario, folder)
+    _write_all(folder, text, copies)
+    return _checked(scenario, folder)
 
 
 def _checked(scenario: Scenario, folder: Path) -> Scenario:
@@ -108,29 +112,35 @@ def branched(source: Path, folder: Path) -> Scenario:
     inside = source / INPUTS
     files = sorted(path for path in inside.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     copies = {path.relative_to(inside).as_posix(): path.read_bytes() for path in files if path != source / DIGESTS}
-    with taken_back(folder):
+    with claimed(folder):
         _write_all(folder, (source / SCENARIO).read_bytes(), copies)
         return scenario_in(folder)
 
 
 @contextmanager
-def taken_back(folder: Path) -> Iterator[None]:
-    """Remove what came into a folder, and the folder if it is new, when the block fails: half a run helps nobody.
+def claimed(folder: Path) -> Iterator[None]:
+    """Own a folder for a new run. When the block fails nothing is left of it: half a run helps nobody.
 
     Raises:
         ScenarioError: The folder holds something, or is none. That is somebody else's, and stays.
     """
     refuse_taken(folder)
-    before = set(folder.iterdir()) if folder.is_dir() else None
+    made = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        (folder / INPUTS).mkdir()  # of two that begin here at the same time, one can
+    except FileExistsError:
+        raise ScenarioError(f"{folder}: another run begins there just now; choose another folder.") from None
     try:
         yield
     except BaseException:
-        came = [folder] if before is None else set(folder.iterdir()) - before
-        for path in came:
+        for path in folder.iterdir():
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
+        if made:
+            folder.rmdir()
         raise
 
 
@@ -221,7 +231,6 @@ def _write_all(folder: Path, scenario: bytes, copies: Mapping[str, bytes]) -> No
     """Write the files of a new run durably, the scenario last: where it stands, the rest stands too."""
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(copies.items())}
 
-    (folder / INPUTS).mkdir(parents=True, exist_ok=True)
     for name, content in copies.items():
         _write(folder / INPUTS / name, content)
     _write(folder / DIGESTS, json.dumps(digests, indent=1, ensure_ascii=False).encode() + b"\n")

@@ -11,7 +11,7 @@ import pytest
 
 from society.errors import ResumeRefused, ScenarioError
 from society.load import load_scenario
-from society.run_folder import begun, branched, changed_inputs, fresh, scenario_in
+from society.run_folder import begun, branched, changed_inputs, claimed, fresh, scenario_in
 
 DEMO = """
 # A comment that is kept.
@@ -173,3 +173,27 @@ def test_a_fork_has_the_files_of_the_run_it_comes_from(demo: Path, tmp_path: Pat
 def test_a_folder_of_a_program_says_where_its_run_goes_on(tmp_path: Path) -> None:
     with pytest.raises(ResumeRefused, match="program"):
         scenario_in(tmp_path)
+
+
+def test_a_folder_that_is_claimed_is_refused_to_whoever_comes_in_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    monkeypatch.setattr("society.run_folder.refuse_taken", lambda folder: None)  # they looked at the same moment
+    with claimed(folder):
+        (folder / "mine").write_text("")
+        with pytest.raises(ScenarioError, match="another run begins there just now"), claimed(folder):
+            raise AssertionError("it is taken")
+        assert (folder / "mine").exists()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_nothing_is_left_of_a_folder_whose_run_could_not_begin(there: bool, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    if there:
+        folder.mkdir()
+    with pytest.raises(ZeroDivisionError), claimed(folder):
+        (folder / "scenario.toml").write_text("")
+        raise ZeroDivisionError
+    assert folder.exists() == there
+    assert not there or list(folder.iterdir()) == []

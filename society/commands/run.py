@@ -100,13 +100,13 @@ def _town(loaded: Any, folder: Path | None, people: dict[str, Any]) -> Any:
     if folder is None:
         return loaded.society(**people)
     from society.file_store import FileStore
-    from society.run_folder import JOURNAL, begun, taken_back
+    from society.run_folder import JOURNAL, claimed, laid
 
     store = FileStore(folder)
     if (folder / JOURNAL).exists():
         return _same(folder, loaded).society(store=store, **people)
-    with taken_back(folder):
-        return begun(loaded, folder).society(store=store, **people)
+    with claimed(folder):
+        return laid(loaded, folder).society(store=store, **people)
 
 
 def _same(folder: Path, loaded: Any) -> Any:

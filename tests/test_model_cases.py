@@ -378,6 +378,7 @@ def test_what_no_value_can_stand_for_was_done_all_the_same(tmp_path: Path) -> No
         assert "failed" not in texts[name][0] and " at 0x" not in texts[name][0]
     assert texts["none"] == ("null", False) and texts["half"] == ("end \ufffd", False)
     assert "東京" in texts["tokyo"][0] and "naïve ☂" in texts["tokyo"][0]
+    assert "東京" in told.trace.data.decode() and "東京" in told.town.render_traces()
     assert texts["leave"][1] and "SystemExit" in texts["leave"][0]
     assert "TimeoutError: read timed out" in texts["grouped"][0] and "OSError: refused" in texts["grouped"][0]
     endings = {result.id: result.ending for result in told.kept(Result)}

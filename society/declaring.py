@@ -69,6 +69,12 @@ def check_kind(path: str, value: Any, kind: type, default: bool = True) -> None:
         raise ScenarioError(f"{path}: {value!r} is no {kind.__name__}; write society.{kind.__name__}(…).")
 
 
+def checked_list(path: str, value: Any) -> Iterable[Any]:
+    if not is_list(value):
+        raise ScenarioError(f"{path}: {value!r} is no list.")
+    return value  # type: ignore[no-any-return]
+
+
 def is_mapping(value: Any) -> bool:
     return isinstance(value, Mapping)
 
@@ -92,6 +98,18 @@ def is_store(value: Any) -> bool:
     return hasattr(value, "opened") and hasattr(value, "read")
 
 
+def is_list(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
+
+
+def is_switch(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
 def _is_answerer(value: Any) -> bool:
     return value is WAIT or callable(value)
 
@@ -103,7 +121,12 @@ _SHAPES: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
     "measures": ("a dict of functions by name", lambda all: is_mapping(all) and are_callable(all.values())),
     "behaviors": ("a list of functions", are_callable),
     "store": ("a store: MemoryStore(), FileStore(folder) or SqliteStore(path)", is_store),
-    "run_id": ("a text", lambda name: isinstance(name, str)),
+    "events": ("a list of dicts, each with a round, and share or send", is_list),
+    "until": ("a function of a view, or a condition as text", lambda until: callable(until) or isinstance(until, str)),
+    "quiet": ("True or False", is_switch),
+    "keep_trace": ("True or False", is_switch),
+    "name": ("a text", is_text),
+    "run_id": ("a text", is_text),
     "approver": ("a function of the request, or WAIT", _is_answerer),
     "asker": ("a function of the question, or WAIT", _is_answerer),
 }
@@ -151,6 +174,8 @@ def dated_events(
     dated: dict[int, list[Any]] = {}
     for place, event in enumerate(events):
         at = f"events[{place}]"
+        if not is_mapping(event):
+            raise ScenarioError(f"{at}: {event!r} is no event: a dict with a round, and share or send.")
         round = event.get("round")
         if isinstance(round, bool) or not isinstance(round, int) or round < 1:
             raise ScenarioError(f"{at}.round: {round!r} is not a round, 1 or more.")

@@ -6,6 +6,7 @@ Does not know: when it is called.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -29,7 +30,7 @@ class Measures:
 
     def take(self, view: View) -> list[tuple[str, str | None, Value]]:
         """Measure once; return (name, agent or None, value), as a record has them."""
-        told = {name: looked_at(f"measures.{name}", measure, view) for name, measure in self.functions.items()}
+        told = {name: _measured(f"measures.{name}", measure, view) for name, measure in self.functions.items()}
         for name, value in told.items():  # once all of them have been taken: a round is measured once
             self.found.setdefault(name, []).append(value)
         rows: list[tuple[str, str | None, Value]] = []
@@ -41,6 +42,17 @@ class Measures:
         return rows
 
 
+def _measured(what: str, measure: Measure, view: View) -> Value:
+    """Return a number, or numbers by agent; None where there is nothing to measure."""
+    value = looked_at(what, measure, view)
+    for number in value.values() if isinstance(value, dict) else [value]:
+        if number is not None and not isinstance(number, (int, float)):
+            raise ScenarioError(
+                f"{what}, after round {view.round}: {value!r} is no number, and no dict of numbers by agent."
+            )
+    return value
+
+
 def looked_at(what: str, function: Callable[[View], Any], view: View) -> Value:
     """Return what the scenario's own function makes of a view, frozen.
 
@@ -48,7 +60,11 @@ def looked_at(what: str, function: Callable[[View], Any], view: View) -> Value:
         ScenarioError: It raised, or returned what is no value; the round before it stands, and the run can be resumed.
     """
     try:
-        return freeze(function(view), what)
+        found = function(view)
+        if inspect.iscoroutine(found):
+            found.close()
+            raise TypeError("an `async def`, and nothing is awaited between rounds; make it a plain function")
+        return freeze(found, what)
     except Exception as error:  # whatever its author's code raises is told as theirs, with the line
         kind, message = described(error)
         where = where_raised(error)

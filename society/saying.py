@@ -285,6 +285,8 @@ _SAID: Final = {
 }
 """A row for each kind of event; kinds that are not here are shown as their fields."""
 
+KINDS: Final = tuple(_SAID)
+
 
 def delivered(events: Iterable[Event]) -> list[Part]:
     """Return what became of the messages of a round, counted."""

@@ -30,6 +30,7 @@ from society.declaring import (
     check_kind,
     check_options,
     check_references,
+    checked_list,
     dated_events,
     declared_shared,
     frozen_parameters,
@@ -144,6 +145,11 @@ class AsyncSociety(Looks, Continuing):
             measures=measures,
             behaviors=behaviors,
             store=store,
+            events=events,
+            until=until,
+            quiet=quiet,
+            keep_trace=keep_trace,
+            name=name,
             run_id=run_id,
             approver=approver,
             asker=asker,
@@ -155,7 +161,7 @@ class AsyncSociety(Looks, Continuing):
         self.on_error = on_error
         self.approver = approver
         self.asker = asker
-        self._declared_agents = tuple(agents)
+        self._declared_agents = tuple(checked_list("agents", agents))
         for at, agent in enumerate(self._declared_agents):
             check_kind(f"agents[{at}]", agent, Agent, default=False)
             check_kind(f"agents[{at}].policy", agent.policy, Policy, default=False)

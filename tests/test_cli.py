@@ -265,6 +265,8 @@ def test_actions_in_doubt_are_listed_with_their_whole_ids(tmp_path: Path) -> Non
         ("compare", "swap.toml", "--activations", "sequental"),
         ("run", "swap.toml", "--set", "nonsense"),
         ("trace", "show", "swap.toml"),
+        ("trace", "show", ROOT / "traces" / "swap.synchronized.jsonl", "--kind", "snd"),
+        ("trace", "show", ROOT / "traces" / "swap.synchronized.jsonl", "--agent", "C"),
     ],
 )
 def test_wrong_usage_is_one_sentence_and_two(command: tuple[str, ...], swap: Path) -> None:

@@ -46,6 +46,12 @@ def notes(society: AsyncSociety, agent: str | None = None) -> list[str]:
         ({"shared": 3}, "shared: 3 is not a dict"),
         ({"measures": {"curve": 3}}, "is not a dict of functions"),
         ({"approver": 3}, "approver: 3 is not a function"),
+        ({"events": 3}, "events: 3 is not a list"),
+        ({"events": [3]}, "events[0]: 3 is no event"),
+        ({"until": 3}, "until: 3 is not a function"),
+        ({"quiet": "no"}, "quiet: 'no' is not True or False"),
+        ({"keep_trace": 0}, "keep_trace: 0 is not True or False"),
+        ({"name": 3}, "name: 3 is not a text"),
         ({"activation": "sequential"}, "an activation of Society"),
         ({"activation": "partial"}, "rate"),
         ({"shared": {"k": Shared(0, writers=["bob"])}}, "no agent is called 'bob'"),
@@ -83,6 +89,27 @@ def test_what_is_of_another_kind_is_refused_where_it_is_given(how: dict[str, Any
 def test_a_name_in_the_place_of_an_agent_is_refused() -> None:
     with pytest.raises(ScenarioError, match=r"^agents\[0\]: 'ada' is no Agent"):
         AsyncSociety(["ada"])  # type: ignore[list-item]
+
+
+def test_one_agent_in_the_place_of_all_is_refused() -> None:
+    with pytest.raises(ScenarioError, match=r"^agents: Agent\("):
+        AsyncSociety(Agent("ada", idle))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", ["x", [1], {"ada": "x"}])
+def test_a_measure_that_gives_no_number_is_told_with_its_name_and_round(value: Any) -> None:
+    with pytest.raises(ScenarioError, match=r"^measures\.mood, after round 0: .* is no number"):
+        run(town(Agent("ada", idle), measures={"mood": lambda view: value}).run, 1)
+
+
+@pytest.mark.parametrize("what", ["until", "measures.m"])
+def test_an_async_function_between_rounds_is_refused_and_closed(what: str) -> None:
+    async def awaited(view: Any) -> int:
+        return 1
+
+    how: dict[str, Any] = {"until": awaited} if what == "until" else {"measures": {"m": awaited}}
+    with pytest.raises(ScenarioError, match=f"^{what}, after round .*make it a plain function"):
+        run(town(Agent("ada", idle), **how).run, 1)
 
 
 def test_a_behavior_with_a_yield_is_refused_since_calling_it_would_run_nothing() -> None:

@@ -44,8 +44,11 @@ def show(
         layout: Choose the layout whatever the output is.
     """
     from society.render import Choice, listing, story
+    from society.saying import KINDS
 
     trace, where = told(file)
+    _check_known("--kind", kind, {*KINDS, *(event.fields["kind"] for event in trace.events)})
+    _check_known("--agent", agent, {*trace.header["agents"], *(event.fields["agent"] or "" for event in trace.events)})
     choice = Choice(
         rounds=numbers(round_, "--round") if round_ is not None else None,
         agents=agent or None,
@@ -64,6 +67,14 @@ def show(
     elif trace.end is None:
         screen.say(f"{file}: there is no line `end`: the run goes on, or was killed.")
     return Verdict(DONE, "")
+
+
+def _check_known(option: str, asked: tuple[str, ...], known: set[str]) -> None:
+    from society.errors import ScenarioError, suggestion
+
+    for name in asked:
+        if name not in known:
+            raise ScenarioError(f"trace show {option}: {name!r} is not in this trace.{suggestion(name, sorted(known))}")
 
 
 @app.command

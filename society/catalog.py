@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import attrs
@@ -26,6 +26,9 @@ from society.values import EMPTY, FrozenDict, freeze, plain
 
 LONGEST: Final = 64
 """Characters of a tool's name that every model takes."""
+
+SHOWN: Final = 120
+"""Characters of a value in a line of a difference."""
 
 SAID_NOTHING: Final = "the server says that it failed, and nothing else"
 
@@ -80,17 +83,13 @@ class Catalog:
         return {offer.own: offer.told() for offer in self.offers}
 
     def difference(self, now: Catalog) -> list[str]:
-        """Return what another catalog has changed, one line each."""
+        """Return what another catalog has changed, one line for each tool that came or went, and for each thing in one."""
         before, after = self.told(), now.told()
         lines = [f"{name} is gone" for name in before if name not in after]
         lines += [f"{name} is new" for name in after if name not in before]
         for name in before:
             if name in after:
-                lines += [
-                    f"{name}: {field} was {_short(before[name][field])}, is {_short(after[name][field])}"
-                    for field in before[name]
-                    if before[name][field] != after[name][field]
-                ]
+                lines += [f"{name}: {change}" for change in _changes("", before[name], after[name])]
         return lines
 
 
@@ -197,6 +196,28 @@ def _offer(name: str, tool: Mapping[str, Any]) -> Offer:
     )
 
 
+def _changes(path: str, before: Any, after: Any) -> Iterator[str]:
+    """Yield what differs of two values, as deep inside as it can be told."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in dict.fromkeys((*before, *after)):
+            below = f"{path}.{key}" if path else key
+            if key not in after:
+                yield f"{below} was {_short(before[key])}, is gone"
+            elif key not in before:
+                yield f"{below} is new: {_short(after[key])}"
+            else:
+                yield from _changes(below, before[key], after[key])
+    # By their texts: 1 is not true, nor 1.0, to whoever reads a schema.
+    elif (was := _canonical(before).decode()) != (now := _canonical(after).decode()):
+        alike = next((at for at, (one, other) in enumerate(zip(was, now, strict=False)) if one != other), 0)
+        yield f"{path} was {_cut(was, alike)}, is {_cut(now, alike)}"
+
+
 def _short(value: Any) -> str:
-    text = _canonical(value).decode()
-    return text if len(text) <= 120 else f"{text[:119]}…"
+    return _cut(_canonical(value).decode(), 0)
+
+
+def _cut(text: str, at: int) -> str:
+    """Return a text in at most some 120 characters; of a longer one, those from a bit before `at` on."""
+    start = 0 if len(text) <= SHOWN or at < SHOWN - 40 else at - 40
+    return f"{'…' if start else ''}{text[start : start + SHOWN]}{'…' if start + SHOWN < len(text) else ''}"

@@ -63,7 +63,8 @@ def meaning_of(
         path = path_text(("servers", server))
         # Not its environment and headers, where secrets are; what its tools are is found out when it is opened.
         meaning |= _given(f"{path}.command", there.command and [*there.command, *there.args])
-        meaning |= _given(f"{path}.url", there.url) | _given(f"{path}.digest", there.digest)
+        meaning |= _given(f"{path}.url", there.url)
+        meaning |= _given(f"{path}.digest", there.digest and there.digest.sha256)
         meaning |= _given(f"{path}.trust", list(there.trust) or None)
     meaning |= _policy("policy", table.policy)
     if table.model is not None:

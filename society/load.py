@@ -20,6 +20,7 @@ import attrs
 
 from society.agent import Agent
 from society.casting import budget_of, check_names, meaning_of_models, models_of
+from society.catalog import Catalog
 from society.codefile import CodeFailed, CodeFile, run_code
 from society.environment import Environment
 from society.errors import Fault
@@ -28,6 +29,7 @@ from society.fingerprint import fingerprint, meaning_of
 from society.host import AsyncHost
 from society.locate import Path as KeyPath
 from society.locate import Places, assembled, locate, path_text
+from society.pins import meaning_of_pins, pins_of
 from society.populate import Ground, populate
 from society.references import (
     Known,
@@ -87,9 +89,11 @@ def load_scenario(
     is_graph_whole = not any(out[0] == "topology" for out in left_out)
     everyone = [agent for some in populations.values() for agent in some]
     topology = topology_of(table.topology, everyone, ground) if is_graph_whole else None
+    pins = pins_of(table.servers, files, report)
     parts = _parts(
         table,
         populations,
+        pins,
         files.folder,
         Known(
             report=report,
@@ -106,7 +110,8 @@ def load_scenario(
     name = table.name or Path(table.run.file or files.path).stem
     written = structured(environment.named(data), report)[0] if environment.used else table
     report.conclude()  # a reference where only certain words can stand
-    meaning = meaning_of(written, name, populations, topology) | meaning_of_models(models, written.models)
+    meaning = meaning_of(written, name, populations, topology)
+    meaning |= meaning_of_pins(pins) | meaning_of_models(models, written.models)
 
     def again(*, seed: int) -> Scenario:
         return load_scenario(path, set=settings | {"seed": seed}, environ=environ)
@@ -129,6 +134,11 @@ def load_scenario(
         topology=topology,
         meaning=meaning,
         fingerprint=fingerprint(meaning),
+        pins={
+            server: files.named(there.digest.file)
+            for server, there in table.servers.items()
+            if there.digest is not None and there.digest.file is not None
+        },
         inputs=tuple(files.inputs),
         folder=files.folder,
         absolute=dict(files.absolute),
@@ -140,9 +150,15 @@ def load_scenario(
     )
 
 
-def _parts(table: ScenarioTable, populations: Mapping[int, list[Agent]], folder: Path, known: Known) -> dict[str, Any]:
+def _parts(
+    table: ScenarioTable,
+    populations: Mapping[int, list[Agent]],
+    pins: Mapping[str, Catalog],
+    folder: Path,
+    known: Known,
+) -> dict[str, Any]:
     """Return what is made of the sections that refer to each other, or to the code."""
-    servers = servers_of(table.servers, folder, known)
+    servers = servers_of(table.servers, pins, folder, known)
     every_host = (*(known.code.distinct_hosts() if known.code else ()), *servers.values())
     hosts = hosts_of(table.agents, populations, servers, known)
     shared = shared_of(table.shared, known)

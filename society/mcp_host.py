@@ -120,7 +120,8 @@ class AsyncMCPHost:
         self.asker: Any = None
         self.catalog: Catalog | None = None
         self._far = Far(name, command, dict(env or {}), cwd, url, dict(headers or {}), server)
-        self._pinned = digest
+        self.pinned = digest
+        """The digest its catalog must have, or the catalog that it must equal."""
         self._trust = frozenset(trust)
         self._connect_timeout = connect_timeout
         self._connection: Connection | None = None
@@ -157,7 +158,7 @@ class AsyncMCPHost:
         self._opened += 1
         if self._opened > 1:
             return self  # a society that is handed an open host opens it once more, and closes it once more
-        connection = self._connection = Connection(self._far, self, pinned=self._pinned is not None)
+        connection = self._connection = Connection(self._far, self, pinned=self.pinned is not None)
         # A system task: it is nobody's child, so nobody's cancel scope is left from the wrong task; trio ends it,
         # and waits for its end, when the program's main task has returned without closing it.
         trio.lowlevel.spawn_system_task(connection.own, name=f"tool server {self.name}")
@@ -208,13 +209,17 @@ class AsyncMCPHost:
             CatalogChanged: It is another.
         """
         found = catalog(self.name, listed)
-        pinned = self._pinned.digest if isinstance(self._pinned, Catalog) else self._pinned
-        if pinned is not None and pinned.removeprefix("sha256:") != found.digest:
-            known = self._pinned if isinstance(self._pinned, Catalog) else self.catalog
+        pinned = self.pinned.digest if isinstance(self.pinned, Catalog) else self.pinned
+        pinned = pinned and pinned.removeprefix("sha256:")
+        if pinned is not None and pinned != found.digest:
+            known = self.pinned if isinstance(self.pinned, Catalog) else self.catalog
             if known is not None and known.digest == pinned:
                 lines = known.difference(found)
             else:
-                lines = [f"it offers now: {', '.join(offer.own for offer in found.offers) or 'nothing'}"]
+                lines = [
+                    f"it offers now: {', '.join(offer.own for offer in found.offers) or 'nothing'}",
+                    "what it offered is not known: a digest does not tell; a kept catalog does (`society tools --pin`)",
+                ]
             raise CatalogChanged(self.name, pinned, found.digest, tuple(lines))
         return found
 

@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from society.agent import Agent
+from society.catalog import Catalog
 from society.codefile import CodeFile, unknown
 from society.conditions import compile_condition, compile_until
 from society.errors import ScenarioError, ValueRefused
@@ -84,8 +85,10 @@ def _merge(name: str, path: Path, known: Known) -> Any:
     return function
 
 
-def servers_of(tables: Mapping[str, ServerTable], folder: os.PathLike[str], known: Known) -> dict[str, AsyncMCPHost]:
-    """Return the tool servers as hosts that are opened with the run."""
+def servers_of(
+    tables: Mapping[str, ServerTable], pins: Mapping[str, Catalog], folder: os.PathLike[str], known: Known
+) -> dict[str, AsyncMCPHost]:
+    """Return the tool servers as hosts that are opened with the run; `pins` are the catalogs that were kept in files."""
     servers = {}
     for name, table in tables.items():
         if known.code and name in known.code.hosts():
@@ -96,7 +99,7 @@ def servers_of(tables: Mapping[str, ServerTable], folder: os.PathLike[str], know
                 name,
                 command=command,
                 url=table.url,
-                digest=table.digest,
+                digest=pins.get(name) or (table.digest.sha256 if table.digest is not None else None),
                 trust=table.trust,
                 env=table.env,
                 cwd=folder if command else None,

@@ -71,6 +71,8 @@ class Scenario:
     """The sha256 of the meaning, in hex."""
     inputs: tuple[Input, ...]
     """The scenario file first, then the files it used."""
+    pins: Mapping[str, Path]
+    """The files that hold the catalogs of tool servers, by server."""
     folder: Path
     """What the scenario's paths are relative to."""
     absolute: Mapping[KeyPath, Path]

@@ -28,6 +28,8 @@ from society.tables import (
     Free,
     Misfit,
     Number,
+    Pin,
+    PinTable,
     PromptTable,
     ScenarioTable,
     Share,
@@ -185,6 +187,8 @@ def _annotated(value: Any, kind: Any) -> Any:
         return _above(value)
     if isinstance(rule, Wording):
         return _wording(value)
+    if isinstance(rule, Pin):
+        return _pin(value)
     assert isinstance(rule, Free)
     is_table = get_origin(get_args(kind)[0]) is dict
     if is_table and not isinstance(value, dict):
@@ -233,6 +237,14 @@ def _wording(value: Any) -> PromptTable:
     ):
         return PromptTable(**value)
     raise _Wrong(expected="a text, { file = … }, or { template = … }", found=value)
+
+
+def _pin(value: Any) -> PinTable:
+    if isinstance(value, str):
+        return PinTable(sha256=value)
+    if isinstance(value, dict) and list(value) == ["file"] and isinstance(value["file"], str):
+        return PinTable(file=value["file"])
+    raise _Wrong(expected="a text, the sha256 of a catalog, or { file = … }", found=value)
 
 
 def _free(value: Any) -> Any:

@@ -47,6 +47,11 @@ class Wording:
     """In a type: a text, `{ file = … }` or `{ template = … }`."""
 
 
+@attrs.frozen
+class Pin:
+    """In a type: a text, or `{ file = … }`."""
+
+
 class Misfit(Exception):
     """A table whose keys do not go together. The loader turns it into a fault with its line."""
 
@@ -269,6 +274,16 @@ class TopologyTable:
 
 
 @attrs.frozen(kw_only=True)
+class PinTable:
+    """What a catalog must be, by exactly one of two."""
+
+    sha256: str | None = None
+    """The digest that it must have; `society tools` tells it."""
+    file: str | None = None
+    """The whole of it, as `society tools --pin` keeps it."""
+
+
+@attrs.frozen(kw_only=True)
 class ServerTable:
     """A tool server."""
 
@@ -282,8 +297,8 @@ class ServerTable:
     """Where it listens, instead of a command."""
     headers: dict[str, str] = attrs.field(factory=dict)
     """Sent with every request to the url."""
-    digest: str | None = None
-    """That its catalog must have; `society tools` tells it."""
+    digest: Annotated[PinTable | None, Pin()] = None
+    """What its catalog must be."""
     trust: tuple[Literal["reads_only", "idempotent"], ...] = ()
     """Which of its hints are believed."""
 

@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any
+
+from cyclopts import Parameter
 
 from society.commands.options import Json, OnScreen, Settings, settings
 from society.exit_codes import DONE, Verdict
 from society.lines import counted
 
 
-def tools(scenario: str, *, set_: Settings = (), json: Json = False, screen: OnScreen) -> Verdict:
+def tools(
+    scenario: str,
+    *,
+    set_: Settings = (),
+    pin: Annotated[bool, Parameter(negative="")] = False,
+    json: Json = False,
+    screen: OnScreen,
+) -> Verdict:
     """List what each agent may call. Tool servers are started for it, and asked for nothing but their lists.
 
     Args:
         scenario: A scenario file, or the name of one that ships with the project.
+        pin: Keep the catalog of each server in a file: the one that its `digest` names, else NAME.catalog.json beside the
+            scenario. What has changed since it was kept is told.
     """
     import trio
 
     from society.load import load_scenario
     from society.shelf import scenario_path
 
-    town = load_scenario(scenario_path(scenario), set=settings(set_)).society()
+    loaded = load_scenario(scenario_path(scenario), set=settings(set_))
+    town = loaded.society()
+    before = released(town.members.connections) if pin else {}
     found = trio.run(seen, town)
+    if pin:
+        for line in pinned(loaded, town.members.connections, before):
+            (screen.say if json else screen.tell)(line)
     if json:
         import msgspec
 
@@ -31,6 +49,29 @@ def tools(scenario: str, *, set_: Settings = (), json: Json = False, screen: OnS
             screen.tell(line)
     count = len({tool["name"] for agent in found["agents"] for tool in agent["tools"]})
     return Verdict(DONE, f"{counted(count, 'tool')}, {counted(len(found['servers']), 'server')}")
+
+
+def released(servers: Iterable[Any]) -> dict[str, Any]:
+    """Let servers offer what they will; return what each was pinned to."""
+    before = {}
+    for host in servers:
+        before[host.name], host.pinned = host.pinned, None
+    return before
+
+
+def pinned(scenario: Any, servers: Iterable[Any], before: Mapping[str, Any]) -> Iterator[str]:
+    """Write the catalog file of each server; yield what there is to say of it."""
+    from society.catalog import Catalog
+    from society.pins import SUFFIX, kept
+
+    for host in servers:
+        path = scenario.pins.get(host.name, scenario.folder / f"{host.name}{SUFFIX}")
+        path.write_bytes(kept(host.catalog))
+        yield f"wrote {os.path.relpath(path)}"
+        if host.name not in scenario.pins:
+            yield f'  [servers.{host.name}] is pinned to it by  digest = {{ file = "{path.name}" }}'
+        elif isinstance(was := before[host.name], Catalog):
+            yield from (f"  {line}" for line in was.difference(host.catalog) or ["nothing has changed"])
 
 
 async def seen(town: Any) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import trio
 import trio.testing
 
 from society import load_scenario
+from society.shelf import scenario_path
 from society.trace import Trace
 
 ROOT: Final = Path(__file__).parent.parent
@@ -41,12 +42,14 @@ SCENARIOS: Final = (
 )
 ACTIVATIONS: Final = ("synchronized", "sequential", "shuffled", "random")
 PUBLISHED: Final = tuple((name, activation) for name in SCENARIOS for activation in ACTIVATIONS)
+SERVED: Final = tuple(("library", activation) for activation in ACTIVATIONS)
+"""Published, too: those whose tool server is a process of its own, on a clock that cannot jump."""
 
 
 def publish() -> None:
     """Write all of them."""
     TRACES.mkdir(exist_ok=True)
-    for name, activation in PUBLISHED:
+    for name, activation in PUBLISHED + SERVED:
         for path, content in files(name, activation):
             path.write_bytes(content)
 
@@ -61,9 +64,11 @@ def files(name: str, activation: str) -> Iterator[tuple[Path, bytes]]:
 @functools.cache
 def told(name: str, activation: str) -> Trace:
     """Return the trace of a run, on a clock that jumps: a trace tells no times, and nobody wants to wait for them."""
-    scenario = load_scenario(ROOT / "scenarios" / f"{name}.toml")
+    scenario = load_scenario(scenario_path(name))
     town = scenario.society(activation=activation)
-    result = trio.run(town.run, scenario.max_ticks, clock=trio.testing.MockClock(autojump_threshold=0))
+    is_here = (name, activation) not in SERVED  # else what is waited for comes from outside
+    clock = trio.testing.MockClock(autojump_threshold=0) if is_here else None
+    result = trio.run(town.run, scenario.max_ticks, clock=clock)
     assert result.trace is not None
     return result.trace
 

@@ -33,6 +33,7 @@ from society import (
 )
 from society.errors import ScenarioFaults
 from society.reruns import replay
+from tests.publish import ACTIVATIONS, TRACES
 
 LIBRARY = Path(__file__).parents[1] / "scenarios" / "library"
 
@@ -76,20 +77,24 @@ def test_two_readers_share_one_copy_and_the_trace_is_the_same_over_http(tmp_path
     assert (here.outcome, here.metrics["tool_calls"]) == ("satisfied", 14)
     with listening() as (url, _):
         there = run(over_http(tmp_path, url))
-    assert there.trace.data == here.trace.data
+    assert there.trace.data == here.trace.data == (TRACES / "library.synchronized.jsonl").read_bytes()
 
 
-def test_the_library_is_replayed_without_its_server(tmp_path: Path) -> None:
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_the_library_is_replayed_without_its_server_and_gives_the_published_trace(
+    tmp_path: Path, activation: str
+) -> None:
+    """J8"""
     store = FileStore(tmp_path)
-    result = run(LIBRARY / "library.toml", store=store)
+    run(LIBRARY / "library.toml", store=store, activation=activation)
 
     def make(**how: Any) -> Any:
         scenario = load_scenario(LIBRARY / "library.toml", set={"servers.library.command": ["/no/such/program"]})
-        society = scenario.society(store=how["store"])
+        society = scenario.society(store=how["store"], activation=activation)
         society.forced = how["forced"]
         return society
 
-    assert replay(store, make).trace.data == result.trace.data
+    assert replay(store, make).trace.data == (TRACES / f"library.{activation}.jsonl").read_bytes()
 
 
 def test_fakes_stand_for_a_whole_server_which_is_not_started() -> None:

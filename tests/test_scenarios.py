@@ -13,7 +13,7 @@ import trio.testing
 
 from society import Trace, load_scenario
 from society.shelf import shipped
-from tests.publish import ACTIVATIONS, PUBLISHED, ROOT, SCENARIOS, TRACES, files, told
+from tests.publish import ACTIVATIONS, PUBLISHED, ROOT, SCENARIOS, SERVED, TRACES, files, told
 
 IN_TURN = tuple(name for name in ACTIVATIONS if name != "synchronized")
 
@@ -54,13 +54,13 @@ def test_the_command_finds_nothing_wrong_in_any_file_of_the_folder() -> None:
     assert {path.stem for path in files} >= set(SCENARIOS)
 
 
-@pytest.mark.parametrize(("name", "activation"), PUBLISHED)
+@pytest.mark.parametrize(("name", "activation"), PUBLISHED + SERVED)
 def test_runs_give_the_published_traces_byte_for_byte(name: str, activation: str) -> None:
     for path, content in files(name, activation):
         assert path.read_bytes() == content, f"{path.name} differs; if that is meant, run `make traces`"
 
 
-@pytest.mark.parametrize(("name", "activation"), PUBLISHED)
+@pytest.mark.parametrize(("name", "activation"), PUBLISHED + SERVED)
 def test_published_traces_are_whole_and_readable_at_80_columns(name: str, activation: str) -> None:
     trace = Trace.load(TRACES / f"{name}.{activation}.jsonl")
     text = (TRACES / f"{name}.{activation}.txt").read_text("utf-8")

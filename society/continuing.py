@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import attrs
+import trio
 
 from society import connections
 from society.agent import Agent
@@ -20,7 +21,7 @@ from society.meaning import meaning_in_python
 from society.measuring import Measures
 from society.members import Members
 from society.neighbors import Topology
-from society.outcomes import Past, past
+from society.outcomes import Past, lasts, past
 from society.records import Barrier, End, Start
 from society.replaying import Replaying
 from society.retelling import forked_events
@@ -53,6 +54,7 @@ class Continuing:
     _code: dict[str, str]
     _last: Past | None
     _end: End | None
+    store: Any
     _started: bool
     _replaying: Replaying | None
     _left_open: list[Any]
@@ -95,6 +97,22 @@ class Continuing:
         if self.members.connections:
             connections.recall(self.members.connections, records[0].meaning)
             self._seat_again()
+
+    async def _is_over(self, max_ticks: int) -> bool:
+        """Tell whether a run has nothing more to do; its connections then offer what they offered, and need not be open."""
+        if self._end is not None or self.store is None:
+            return self._end is not None and lasts(self._end, self.state.round, max_ticks)
+        found = await trio.to_thread.run_sync(self.store.read)
+        if not found.kinds or found.kinds[-1] != "end":
+            return False
+        barrier = found.last("barrier")
+        end, round = found.record(len(found) - 1), 0 if barrier is None else found.record(barrier).round
+        if not lasts(end, round, max_ticks):
+            return False
+        unknown = [one for one in self.members.connections if one.catalog is None]
+        connections.recall(unknown, found.record(0).meaning)
+        self._seat_again()
+        return True
 
     def start_record(self) -> Start:
         """Return the first record of this run's journal."""

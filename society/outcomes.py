@@ -17,6 +17,12 @@ from society.state import State
 
 LASTING: Final = ("satisfied", "quiet", "conflict")
 """Outcomes that do not go on with a larger `max_ticks`."""
+NOBODY: Final = "everybody has left"
+
+
+def lasts(end: End, round: int, max_ticks: int) -> bool:
+    """Tell whether a run that has come to an end after this round has nothing more to do."""
+    return end.outcome in LASTING or (end.outcome == "finished" and (max_ticks <= round or end.reason == NOBODY))
 
 
 def outcome_after(
@@ -47,7 +53,7 @@ def outcome_after(
 def finished(state: State, max_ticks: int) -> End | None:
     """Return the end of a run that has nothing left to do."""
     if not state.live:
-        return End(outcome="finished", reason="everybody has left")
+        return End(outcome="finished", reason=NOBODY)
     if state.round >= max_ticks:
         return End(outcome="finished", reason="max_ticks reached")
     return None

@@ -45,7 +45,7 @@ from society.measuring import Measure, Measures, looked_at
 from society.members import Members
 from society.models import named_models
 from society.neighbors import topology_by_name
-from society.outcomes import LASTING, Past, finished, outcome_after, past
+from society.outcomes import Past, finished, lasts, outcome_after, past
 from society.policy import Policy
 from society.records import Barrier, Contribution, End, Late, Opening
 from society.replaying import Replaying, scripted
@@ -273,8 +273,8 @@ class AsyncSociety(Looks, Continuing):
     # ── one run ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _connected(self, max_ticks: int) -> RunResult:
-        """Run with all connections open. A replay opens none: it has the catalogs that were recorded."""
-        if self._replaying is not None:
+        """Run with all connections open. A replay opens none, nor does a run that has ended: what they offer is recorded."""
+        if self._replaying is not None or await self._is_over(max_ticks):
             return await self._run(max_ticks)
         self._stop = None
         with trio.CancelScope() as self._scope:  # a run that is asked to end may be waiting for a server to begin
@@ -290,13 +290,7 @@ class AsyncSociety(Looks, Continuing):
             return await self._run_with(journal, max_ticks)
 
     async def _run_with(self, journal: Any, max_ticks: int) -> RunResult:
-        if self._end is not None and self._end.outcome in LASTING:
-            return self._result(self._end)
-        if (
-            self._end is not None
-            and self._end.outcome == "finished"
-            and (max_ticks <= self.round or not self.state.live)
-        ):
+        if self._end is not None and lasts(self._end, self.round, max_ticks):
             return self._result(self._end)
         if self._end is not None and self._end.outcome == "failed" and self._last is not None:
             self._last = attrs.evolve(self._last, failed=None)  # whoever runs it again goes on behind the failure

@@ -106,6 +106,43 @@ def test_a_run_is_not_resumed_with_a_catalog_that_has_changed() -> None:
     assert trio.run(make(["echo"]).run, 2).rounds == 2
 
 
+@pytest.mark.parametrize("store", [MemoryStore, lambda: None], ids=["kept", "not kept"])
+def test_a_run_that_has_ended_opens_no_server_again(store: Any) -> None:
+    kept = store()
+
+    def make(host: Any) -> Any:
+        return town(
+            Agent("ada", doing_async(echo(1), echo(2))), hosts=host, store=kept, until=lambda view: view.round == 2
+        )
+
+    host = serving()
+    society = make(host)
+    assert trio.run(society.run, 1).outcome == "finished"
+    first = pid_of(host)
+    assert trio.run(society.run, 1).outcome == "finished"
+    assert pid_of(host) == first
+    if kept is None:
+        return
+    assert trio.run(make(lost()).run, 1).rounds == 1
+    with pytest.raises(ServerUnavailable):
+        trio.run(make(lost()).run, 2)
+    assert trio.run(make(serving()).run, 3).outcome == "satisfied"
+    before = kept.read().data
+    ended = trio.run(make(lost()).run, 5)
+    assert (ended.outcome, ended.rounds) == ("satisfied", 2)
+    assert kept.read().data == before
+
+
+def test_a_run_that_everybody_has_left_opens_no_server_again() -> None:
+    store = MemoryStore()
+
+    def make(host: Any) -> Any:
+        return town(Agent("ada", lambda tick: tick.retire()), hosts=host, store=store)
+
+    assert trio.run(make(serving()).run, 5).reason == "everybody has left"
+    assert trio.run(make(lost()).run, 9).reason == "everybody has left"
+
+
 SCRIPT = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets its background jobs ignore it

@@ -1,12 +1,31 @@
-"""Fishers at one lake."""
+"""Fishers at one lake, with a rule each, or with a model."""
+
+import attrs
+
+import society
 
 CAPACITY = 100
+ASKED = """You are one of five fishers at a lake. At the end of each month the fish that are left double, up to 100.
+All five fish in the same month. How many fish do you take this month?"""
 
 
-def fisher(tick):
+@attrs.frozen
+class Catch:
+    """What a fisher takes in a month."""
+
+    fish: int = society.field(0, ge=0, le=CAPACITY, about="fish that you take out of the lake this month")
+
+
+async def fisher(tick):
     there = fish(tick.shared["lake"], tick.round)
-    if there:
-        tick.share("lake", {"month": tick.round, "fish": min(tick.parameters["each"], there)})
+    if not there:
+        return
+    taken = tick.parameters["each"]
+    if tick.asks_model:
+        facts = {"month": tick.round, "fish in the lake": there, "caught by all so far": tick.shared["lake"]["caught"]}
+        taken = (await tick.reason(Catch, ASKED, using=facts)).fish
+    if taken:
+        tick.share("lake", {"month": tick.round, "fish": min(taken, there)})
 
 
 def fish(lake, month):

@@ -2,7 +2,7 @@
 
 Code is not recorded. A function is found again by its name; an agent that a model drives is values, but for its fallback.
 
-Knows: what of an agent is recorded besides what `spawn` says of everybody.
+Knows: what of an agent is recorded.
 Does not know: rights of newborns (`members.py`), or when they join.
 """
 
@@ -23,9 +23,17 @@ Find: TypeAlias = Callable[[str], Any]
 """`find(qualified name)` gives a function, or None."""
 
 
-def particulars(agent: Agent) -> dict[str, Any]:
-    """Return what is recorded of those who differ from most: rules, model, budget, and what drives them."""
-    found: dict[str, Any] = {}
+def described(agent: Agent) -> dict[str, Any]:
+    """Return what is recorded of an agent that is born; rules, model, budget and what drives it where it has any."""
+    found: dict[str, Any] = {
+        "name": agent.name,
+        "behavior": qualified(agent.behavior),
+        "observe": list(agent.observe),
+        "state": agent.state,
+        "public": agent.public,
+        "group": agent.group,
+        "index": agent.index,
+    }
     if agent.policy != Policy():
         found["policy"] = described_policy(agent.policy)
     if agent.model is not None:

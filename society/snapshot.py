@@ -15,7 +15,7 @@ import attrs
 
 from society.agent import Agent
 from society.barrier import RoundInProgress, effects
-from society.births import particulars
+from society.births import described
 from society.host import Desk, is_async
 from society.state import Action, State, Terms
 from society.values import Value
@@ -63,12 +63,14 @@ class Snapshot:
     for by one name, the first may have been part of something that did not end well."""
     neighbors: Topology | None = None
 
-    def expect_birth(self, parent: str, agent: Agent, described: dict[str, Any]) -> None:
+    def expect_birth(self, parent: str, agent: Agent) -> dict[str, Any]:
+        """Return what is recorded of an agent that its parent asks for."""
         self.check_birth(agent, parent)
         if agent.model is not None or getattr(agent.behavior, "asks", False):
             self.gate.check_model(agent)
-        described |= particulars(agent)
-        self.births[id(described)] = described, agent
+        recorded = described(agent)
+        self.births[id(recorded)] = recorded, agent
+        return recorded
 
     def effects(self, tick: Tick) -> list[Action]:
         """Return the actions that a tick has started so far and that are not in flight: those are not in doubt yet."""

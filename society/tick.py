@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import trio
 
-from society.agent import Agent, qualified
+from society.agent import Agent
 from society.draw import stream
 from society.entry import Entry, check_not_inside, gathered
 from society.errors import (
@@ -124,6 +124,12 @@ class Tick:
     @property
     def parameters(self) -> Mapping[str, Value]:
         return self._alive()._snapshot.parameters
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether there is a model for this agent to ask."""
+        asking = self._alive()._snapshot.gate.asking
+        return asking is not None and bool(asking.models)
 
     @property
     def rng(self) -> random.Random:
@@ -293,17 +299,7 @@ class Tick:
             raise ScenarioError(f"spawn takes an Agent, not {type(agent).__name__}.")
         if agent.name in self._snapshot.before.groups:
             raise ScenarioError(f"spawn: the name {agent.name!r} was used before; names are never used again.")
-        described = {
-            "name": agent.name,
-            "behavior": qualified(agent.behavior),
-            "observe": list(agent.observe),
-            "state": agent.state,
-            "public": agent.public,
-            "group": agent.group,
-            "index": agent.index,
-        }
-        self._snapshot.expect_birth(self._member.agent.name, agent, described)
-        self._did.append(("spawn", self._at, described))
+        self._did.append(("spawn", self._at, self._snapshot.expect_birth(self._member.agent.name, agent)))
 
     def retire(self) -> None:
         """Leave the society at the barrier."""

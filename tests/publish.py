@@ -39,6 +39,7 @@ SCENARIOS: Final = (
     "townhall",
     "market",
     "werewolf",
+    "werewolf_random",
 )
 ACTIVATIONS: Final = ("synchronized", "sequential", "shuffled", "random")
 PUBLISHED: Final = tuple((name, activation) for name in SCENARIOS for activation in ACTIVATIONS)

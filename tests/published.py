@@ -394,6 +394,18 @@ def claims() -> Iterator[Claim]:
             "commons", regime, "20 each: left and caught, 1 month", "0, 100", taken(regime, 20, 1), (0, 100), (0, 100)
         )
 
+    for regime in REGIMES:
+        wins = 16 / 35
+        yield Claim(
+            "werewolf_random",
+            regime,
+            "wolves win, 1 of 7, random votes",
+            f"16/35 = {wins:.4f}",
+            end_of("werewolf_random", regime, "wolves", 200, 4_000),
+            wins - 0.075,
+            wins + 0.075,
+        )
+
 
 # ── the table ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -72,6 +72,14 @@ def row(told: str, name: str) -> str:
     return next((line.split(name, 1)[1].strip() for line in told.splitlines() if line.startswith(f"  {name}  ")), "")
 
 
+def test_a_rule_cast_becomes_a_model_cast_by_the_command_line_alone(tmp_path: Path) -> None:
+    commons = ROOT / "scenarios" / "commons.toml"
+    with served(lambda received: say('{"fish": 20}')) as server:
+        told = society("run", commons, "--model", "fisher-1", "--base-url", server.url, "--no-store", "--json")
+    found = json.loads(told.stdout)
+    assert found["metrics"]["llm_calls"] == 5 and found["shared"]["lake"] == {"month": 1, "left": 0, "caught": 100}
+
+
 def test_the_summary_of_a_run_that_asked_models_says_tokens_and_cost(tmp_path: Path) -> None:
     tokens = {"input_tokens": 1_000, "output_tokens": 200, "cache_read_input_tokens": 50}
     with served(lambda received: say("hi", usage=tokens)) as server:

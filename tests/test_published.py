@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+from typing import Any
+
 import pytest
 import trio
+from hypothesis import given
+from hypothesis import strategies as st
 
-from society import compare, load_scenario
+from society import Agent, AsyncSociety, ScriptedModel, Society, compare, load_scenario
+from society.testing import say
 from tests.published import SCENARIOS, Claim, claims, cycle, run
 
 CLAIMS = [claim for claim in claims() if not claim.full_only]
@@ -51,6 +57,53 @@ def test_majority_rule_may_swing_for_ever_all_at_once_where_it_rests_in_turn() -
     assert all(cycle("sequential", seed, 9, 0.3) == 1 for seed in swinging)
 
 
+@st.composite
+def networks(draw: st.DrawFn) -> tuple[dict[str, list[str]], list[int]]:
+    """(the neighbors of each person, everybody's opinion)"""
+    size = draw(st.integers(2, 9))
+    pairs = draw(st.sets(st.sampled_from(list(combinations(range(size), 2)))))
+    ties = {
+        f"person-{one}": [f"person-{other}" for other in range(size) if (min(one, other), max(one, other)) in pairs]
+        for one in range(size)
+    }
+    return ties, draw(st.lists(st.integers(0, 1), min_size=size, max_size=size))
+
+
+def majority(kind: Any, network: tuple[dict[str, list[str]], list[int]], **how: Any) -> Any:
+    ties, opinions = network
+    person = load_scenario(SCENARIOS / "majority.toml").code.person
+    agents = [Agent(name, person, public={"aye": aye}) for name, aye in zip(ties, opinions, strict=True)]
+    return kind(agents, topology=ties, quiet=True, keep_trace=False, **how)
+
+
+@given(networks())
+def test_majority_rule_all_at_once_ends_in_a_cycle_of_one_or_two_rounds(
+    network: tuple[dict[str, list[str]], list[int]],
+) -> None:
+    """Goles & Olivos 1981, for any network and any beginning."""
+
+    async def seen() -> list[tuple[int, ...]]:
+        town = majority(AsyncSociety, network)
+        boards = [tuple(agent.public["aye"] for agent in town.agents)]
+        while boards.count(boards[-1]) == 1:
+            await town.run(town.round + 1)
+            boards.append(tuple(agent.public["aye"] for agent in town.agents))
+        return boards
+
+    boards = trio.run(seen)
+    assert len(boards) - 1 - boards.index(boards[-1]) in (1, 2)
+
+
+@given(networks(), st.sampled_from(["sequential", "shuffled"]), st.integers(0, 5))
+def test_majority_rule_one_at_a_time_always_comes_to_rest(
+    network: tuple[dict[str, list[str]], list[int]], activation: str, seed: int
+) -> None:
+    """Each change leaves fewer ties whose ends disagree, so there are at most as many rounds with a change as ties."""
+    ties = sum(map(len, network[0].values())) // 2
+    result = trio.run(majority(Society, network, activation=activation, seed=seed).run, ties + 1)
+    assert result.outcome == "quiet"
+
+
 def test_the_riot_has_the_same_outcome_and_another_duration() -> None:
     scenario = load_scenario(SCENARIOS / "threshold.toml")
 
@@ -67,6 +120,19 @@ def test_the_riot_has_the_same_outcome_and_another_duration() -> None:
     assert same
     assert rounds[:2] == [100, 1]
     assert 1 < rounds[2] < 100
+
+
+def catches(reply: Any) -> list[int]:
+    """Return what has been caught after each month by fishers that a model drives."""
+    model = ScriptedModel({f"fisher-{number}": [reply] * 12 for number in range(5)})
+    town = load_scenario(SCENARIOS / "commons.toml").society(model=model)
+    return list(trio.run(town.run, 12).measures["caught"])
+
+
+def test_fishers_ask_a_model_where_there_is_one_and_take_nothing_where_it_cannot_be_read() -> None:
+    assert catches(say('{"fish": 10}'))[-1] == 600
+    assert catches(say('{"fish": 20}'))[1:] == [100] * 12
+    assert catches(say("As many as I can carry."))[-1] == 0
 
 
 @pytest.mark.parametrize("each", [7, 12, 33])

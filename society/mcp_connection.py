@@ -31,6 +31,12 @@ CLOSE_SECONDS: Final = 1.8
 """How long the end of a connection may take, whatever the server does."""
 MOST_PAGES: Final = 1_000
 
+LISTEN_AGAIN: Final = 1.0
+"""Seconds until a stream of changes that broke off is opened again; twice as long each further time."""
+MOST_PAUSE: Final = 60.0
+
+_NOT_SERVED: Final = (-32_600, -32_601, -32_602)
+"""Codes by which a server says that it has no such stream: an invalid request, an unknown method, bad parameters."""
 _NEVER_SENT: Final = -32_901
 _NOT_ANSWERED: Final = -32_902
 """Codes that stand, inside this process, for what became of an HTTP request."""
@@ -91,6 +97,9 @@ class Connection:
         self._refused: ScenarioError | None = None
         self._closing = trio.Event()
         self._stale = False
+        """The catalog may have changed: the next call looks first."""
+        self._deaf = False
+        """Nobody would tell, for now: every call looks first."""
         self._process: ServerProcess | None = None
         self._nursery: trio.Nursery | None = None
         self._session: Any = None
@@ -249,19 +258,31 @@ class Connection:
             self._stale = True
 
     async def _listen(self, client: Any) -> None:
-        """Note that a server of the newer protocol says so."""
+        """Note that a server of the newer protocol says so. A stream that breaks off is opened again."""
         from mcp import MCPError
         from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
         told = getattr(client.server_capabilities.tools, "list_changed", None)
         if not told:
             return
-        try:
-            async with client.listen(tools_list_changed=True) as changes:
-                async for _ in changes:
-                    self._stale = True
-        except (ListenNotSupportedError, SubscriptionLost, MCPError):
-            return  # the catalog is compared at the next opening all the same
+        pause = LISTEN_AGAIN
+        while True:
+            try:
+                async with client.listen(tools_list_changed=True) as changes:
+                    self._deaf = False
+                    self._stale = True  # of what changed between the listing and here, nobody told
+                    async for _ in changes:
+                        self._stale = True
+            except ListenNotSupportedError:
+                return  # it speaks the older protocol
+            except MCPError as error:
+                if error.code in _NOT_SERVED:
+                    return  # the catalog is compared at the next opening all the same
+            except SubscriptionLost:
+                pass
+            self._deaf = self._stale = True
+            await trio.sleep(pause)
+            pause = min(2 * pause, MOST_PAUSE)
 
     # ── calls ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -301,7 +322,7 @@ class Connection:
         from pydantic import TypeAdapter, ValidationError
 
         if self._stale:
-            self._stale = False
+            self._stale = self._deaf
             self.changed = self._told.has_changed(await self._all_tools())
             if self.changed is not None:
                 raise NeverSent(str(self.changed))

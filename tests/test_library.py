@@ -44,11 +44,11 @@ def run(path: Path, **how: Any) -> Any:
 
 
 @contextlib.contextmanager
-def listening() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """Start the library's server over HTTP in a process of its own; give its URL."""
+def listening(script: Path = LIBRARY / "library_server.py") -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Start the library's server, or another one, over HTTP in a process of its own; give its URL."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    command = [sys.executable, str(LIBRARY / "library_server.py"), "--http", str(port)]
+    command = [sys.executable, str(script), "--http", str(port)]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         for _ in range(500):
@@ -266,6 +266,31 @@ def test_a_request_over_http_that_fails_costs_that_call_and_not_the_connection()
     assert isinstance(slow, ActionInDoubt) and slow.why == "no answer in time"
     assert works == "works"
     assert isinstance(after, ToolFailed) and after.error == "NotExecuted" and "cannot be reached" in after.message
+
+
+GROWING = Path(__file__).parent / "growing_server.py"
+
+
+@pytest.mark.parametrize("over", ["pipes", "http"])
+def test_the_sdks_own_server_tells_of_a_catalog_that_changes_while_it_is_open(over: str) -> None:
+    told: list[Any] = []
+
+    async def main(url: str | None) -> None:
+        where: dict[str, Any] = {"command": ["python", str(GROWING)]} if url is None else {"url": url}
+        async with connect_async("growing", **where) as host:
+            pin = host.catalog
+        async with connect_async("growing", **where, digest=pin) as host:
+            echo, grow = ("growing__echo", {"n": 1}), ("growing__grow", {})
+            while host._connection is None or not host._connection._stale:
+                await trio.sleep(0.01)
+            await town(Agent("ada", calling(echo, grow, told=told)), hosts=host).run(1)
+            while not isinstance(told[-1], ToolFailed):  # over HTTP it is told beside the answer, perhaps after it
+                await town(Agent("ada", calling(echo, told=told)), hosts=host).run(1)
+
+    with contextlib.ExitStack() as stack:
+        trio.run(main, None if over == "pipes" else stack.enter_context(listening(GROWING))[0])
+    assert told[:2] == [{"result": 1}, {"result": "grown"}]
+    assert told[-1].error == "NotExecuted" and "further is new" in told[-1].message
 
 
 def test_a_server_that_is_killed_over_http_leaves_later_calls_never_sent() -> None:

@@ -32,6 +32,7 @@ from society import (
     allow,
     connect_async,
 )
+from society.catalog import catalog
 from society.run_lock import alive
 
 SERVER = Path(__file__).parent / "tool_server.py"
@@ -260,6 +261,77 @@ def test_a_pinned_catalog_that_changes_while_it_is_open_is_used_no_more() -> Non
     for refused in (after, later):
         assert refused.error == "NotExecuted"
         assert "further is new" in refused.message
+
+
+@pytest.mark.parametrize("newer", [True, "drops", "ends"])
+def test_a_server_of_the_newer_protocol_tells_on_a_stream_and_one_whose_stream_broke_off_is_asked(newer: Any) -> None:
+    pin = catalog("srv", [{**tool, "description": f"It does {tool['name']}."} for tool in NAMED])
+    host = serving(tools=["grow", "echo"], newer=newer, connect={"digest": pin})
+    told: list[Any] = []
+
+    async def main() -> None:
+        async with host:
+            assert host._connection is not None
+            while not host._connection._stale:  # it is, as soon as the stream is acknowledged
+                await trio.sleep(0.01)
+            calls = calling(("srv__echo", {"n": 1}), ("srv__grow", {}), ("srv__echo", {}), ("srv__echo", {}), told=told)
+            await town(Agent("ada", calls), hosts=host).run(1)
+
+    trio.run(main)
+    before, grown, after, later = told
+    assert (before, grown) == ({"n": 1}, {})
+    for refused in (after, later):
+        assert refused.error == "NotExecuted"
+        assert "further is new" in refused.message
+
+
+@pytest.mark.parametrize("newer", ["refuses", "mute"])
+def test_a_server_of_the_newer_protocol_that_has_no_stream_of_changes_serves_all_the_same(newer: str) -> None:
+    pin = catalog("srv", [{**tool, "description": f"It does {tool['name']}."} for tool in NAMED])
+    host = serving(tools=["grow", "echo"], newer=newer, connect={"digest": pin})
+    assert came_of(host, ("srv__echo", {"n": 1}), ("srv__grow", {}), ("srv__echo", {"n": 2})) == [
+        {"n": 1},
+        {},
+        {"n": 2},
+    ]
+    assert gone(pid_of(host))
+
+
+NAMED = [{"name": "grow"}, {"name": "echo"}]
+
+
+def test_a_stream_of_changes_that_broke_off_is_opened_again_and_until_then_every_call_looks_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A change that nobody told of is found by the next call; where there was none, calls go on."""
+    monkeypatch.setattr("society.mcp_connection.LISTEN_AGAIN", 0.05)
+    pin = catalog("srv", [{"name": "echo", "description": "It does echo."}])
+
+    async def main() -> None:
+        async with serving(tools=["echo"], newer=True, connect={"digest": pin}) as host:
+            connection = host._connection
+            assert connection is not None
+            while not connection._stale:
+                await trio.sleep(0.01)
+            told: list[Any] = []
+
+            async def call() -> None:
+                await town(Agent("ada", calling(("srv__echo", {"n": 1}), told=told)), hosts=host).run(1)
+
+            await call()
+            assert not connection._stale
+            assert connection._process is not None
+            connection._process.send_nowait(b'{"jsonrpc": "2.0", "method": "test/drop"}')
+            while not connection._deaf:
+                await trio.sleep(0.01)
+            await call()
+            while connection._deaf:
+                await trio.sleep(0.01)
+            await call()
+            assert told == [{"n": 1}] * 3
+            assert not connection._stale
+
+    trio.run(main)
 
 
 def test_tools_of_one_name_are_refused_before_anything_runs_and_all_sources_are_named() -> None:

@@ -10,6 +10,8 @@ It starts in a few milliseconds, and misbehaves as it is told by the JSON in its
     stays         do not end when the input is closed, nor when asked to terminate
     child         start a process that holds the standard output open
     log           a file to which each call is appended
+    newer         speak the protocol of 2026, where changes are told on a stream that is asked for; true, or how it goes
+                  wrong: "refuses" the stream, "mute" never acknowledges it, "drops" it whenever the catalog changes, "ends" it so
     fail          write to standard error and exit before the first answer
 
 Tools that do something of their own: `die` exits after its effect, without an answer; `slow` takes `seconds`; `big` returns
@@ -29,6 +31,10 @@ import time
 from typing import Any
 
 HOW: dict[str, Any] = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
+NEWER = HOW.get("newer")
+NEW = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if NEWER else {}
+STREAMS: list[Any] = []
+"""Ids of the requests whose answers are streams of changes."""
 TOOLS = [tool if isinstance(tool, dict) else {"name": tool} for tool in HOW.get("tools", ["echo"])]
 lock = threading.Lock()
 
@@ -47,6 +53,10 @@ def main() -> None:
         if HOW.get("mute"):
             continue
         message = json.loads(line)
+        if message["method"] == "test/drop":
+            for stream in STREAMS:
+                write({"id": stream, "error": {"code": -32603, "message": "too many streams"}})
+            STREAMS.clear()
         if "id" in message:
             threading.Thread(target=answer, args=(message,), daemon=True).start()
     while HOW.get("stays"):
@@ -55,6 +65,14 @@ def main() -> None:
 
 def answer(message: dict[str, Any]) -> None:
     match message["method"]:
+        case "server/discover" if NEWER:
+            capabilities = {"tools": {"listChanged": True}}
+            say(message, {"result": {"supportedVersions": ["2026-07-28"], "capabilities": capabilities, **NEW}})
+        case "subscriptions/listen" if NEWER and NEWER != "refuses":
+            if NEWER != "mute":
+                STREAMS.append(message["id"])
+                told = {"notifications": {"toolsListChanged": True}}
+                tell(message["id"], "notifications/subscriptions/acknowledged", told)
         case "initialize":
             told = {
                 "protocolVersion": "2025-06-18",
@@ -73,7 +91,7 @@ def answer(message: dict[str, Any]) -> None:
 def listed(cursor: str | None) -> dict[str, Any]:
     first, size = int(cursor or 0), HOW.get("page", 1000)
     tools = [{"description": f"It does {tool['name']}.", "inputSchema": {"type": "object"}, **tool} for tool in TOOLS]
-    page: dict[str, Any] = {"tools": tools[first : first + size]}
+    page: dict[str, Any] = {"tools": tools[first : first + size], **NEW}
     if HOW.get("cursor") == "repeat":
         page["nextCursor"] = "0"
     elif first + size < len(tools):
@@ -108,12 +126,28 @@ def called(message: dict[str, Any], tool: str, arguments: dict[str, Any]) -> Non
             say(message, {"result": {"content": [text("one"), text("two"), image], "isError": False}})
             return
         case "grow":
-            TOOLS.append({"name": "further"})
-            write({"method": "notifications/tools/list_changed"})
+            grow()
         case "garbage":
             say(message, {"result": {"content": "what?"}})
             return
     say(message, {"result": {"content": [text(json.dumps(arguments))], "structuredContent": arguments}})
+
+
+def grow() -> None:
+    for stream in STREAMS:
+        if NEWER == "drops":
+            write({"id": stream, "error": {"code": -32603, "message": "too many streams"}})
+        if NEWER == "ends":
+            write({"id": stream, "result": NEW})
+    TOOLS.append({"name": "further"})
+    if not NEWER:
+        write({"method": "notifications/tools/list_changed"})
+    for stream in STREAMS if NEWER is True else ():
+        tell(stream, "notifications/tools/list_changed", {})
+
+
+def tell(stream: Any, method: str, params: dict[str, Any]) -> None:
+    write({"method": method, "params": {**params, "_meta": {"io.modelcontextprotocol/subscriptionId": stream}}})
 
 
 def text(said: str) -> dict[str, Any]:
@@ -121,6 +155,8 @@ def text(said: str) -> dict[str, Any]:
 
 
 def say(message: dict[str, Any], what: dict[str, Any]) -> None:
+    if "result" in what:
+        what["result"] = {**NEW, **what["result"]}
     write({"id": message["id"], **what})
 
 

@@ -9,9 +9,10 @@ Does not know: colors, terminals, or what a line is about.
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -54,6 +55,32 @@ def bounded(value: Any, bound: int | None, way: str = "--full") -> str:
     """
     written = msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
     return shown(written) if bound is None or len(written) <= bound else cut(shown(written), bound, way)
+
+
+BARS: Final = "▁▂▃▄▅▆▇█"
+
+
+def sparkline(numbers: Sequence[float | None], width: int) -> str:
+    """Return a curve of at most `width` characters, between its least and its greatest number; a blank for None.
+
+    Of more numbers than that each character stands for the mean of as many.
+    """
+    if len(numbers) > width:
+        bounds = [len(numbers) * place // width for place in range(width + 1)]
+        numbers = [_mean(numbers[start:end]) for start, end in itertools.pairwise(bounds)]
+    there = [number for number in numbers if number is not None]
+    if not there:
+        return " " * len(numbers)
+    least, span = min(there), max(there) - min(there)
+    return "".join(
+        " " if number is None else BARS[0 if not span else min(int((number - least) / span * len(BARS)), len(BARS) - 1)]
+        for number in numbers
+    )
+
+
+def _mean(numbers: Sequence[float | None]) -> float | None:
+    there = [number for number in numbers if number is not None]
+    return sum(there) / len(there) if there else None
 
 
 def cut(written: str, bound: int | None, way: str = "--full") -> str:

@@ -6,10 +6,11 @@ Does not know: how the state comes about.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from society import connections
 from society.gate import Gate
+from society.measuring import Measures
 from society.members import Members
 from society.rounds import RoundUnderWay
 from society.shared import Shared
@@ -28,6 +29,7 @@ class Looks:
     boundaries: Boundaries
     _shared: Mapping[str, Shared]
     _parameters: Mapping[str, Value]
+    _measures: Measures
     _gate: Gate | None
     _under_way: RoundUnderWay | None
 
@@ -63,6 +65,11 @@ class Looks:
         numbers = (self._gate or self.boundaries).stats()
         there = connections.stats_of(self.members.connections)
         return Counts({boundary: Counts(found) for boundary, found in {**numbers, **there}.items()})
+
+    @property
+    def curves(self) -> Mapping[str, Sequence[float | None]]:
+        """What was measured since this object was made, by measure; of numbers by agent, their mean."""
+        return self._measures.curves
 
     @property
     def progress(self) -> tuple[int, int, int]:

@@ -27,12 +27,15 @@ class Measures:
     functions: Mapping[str, Measure]
     found: dict[str, list[Any]] = attrs.field(factory=dict)
     """By name, what was measured so far, from round 0."""
+    curves: dict[str, list[float | None]] = attrs.field(factory=dict)
+    """The same as one number a round: of numbers by agent, their mean."""
 
     def take(self, view: View) -> list[tuple[str, str | None, Value]]:
         """Measure once; return (name, agent or None, value), as a record has them."""
         told = {name: _measured(f"measures.{name}", measure, view) for name, measure in self.functions.items()}
         for name, value in told.items():  # once all of them have been taken: a round is measured once
             self.found.setdefault(name, []).append(value)
+            self.curves.setdefault(name, []).append(_one(value))
         rows: list[tuple[str, str | None, Value]] = []
         for name, value in told.items():
             if isinstance(value, dict):
@@ -71,3 +74,10 @@ def looked_at(what: str, function: Callable[[View], Any], view: View) -> Value:
         raise ScenarioError(
             f"{what}, after round {view.round}: {kind}: {message}" + (f" ({where})" if where else "")
         ) from error
+
+
+def _one(value: Value) -> float | None:
+    if not isinstance(value, dict):
+        return value  # type: ignore[no-any-return]
+    numbers = [number for number in value.values() if number is not None]
+    return sum(numbers) / len(numbers) if numbers else None

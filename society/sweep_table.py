@@ -2,7 +2,7 @@
 
 CSV is written row by row. Parquet cannot be, so its rows stand in a CSV file beside it until the sweep is through.
 
-Knows: files, CSV, and polars where a table is to be Parquet.
+Knows: files and CSV, and how a table becomes Parquet.
 Does not know: how runs are carried out.
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from society.errors import ScenarioError
+from society.frames import PARQUET, installed
 from society.sweeping import Plan, Planned, Row
 
 
@@ -28,9 +29,9 @@ class Table:
             ScenarioError: It holds another sweep, or Parquet is asked for and polars is not installed.
         """
         self._path, self._plan = path, plan
-        self._is_parquet = path.suffix == ".parquet"
+        self._is_parquet = path.suffix == PARQUET
         if self._is_parquet:
-            _polars()
+            installed("polars")
         self._csv = path.with_suffix(".parquet.csv") if self._is_parquet else path
         rows = self._whole()
         self.done = self._of_plan(rows)
@@ -49,7 +50,7 @@ class Table:
         """Turn the rows into Parquet where that was asked for."""
         if not self._is_parquet:
             return
-        _polars().read_csv(self._csv, infer_schema_length=None).write_parquet(self._path)
+        installed("polars").read_csv(self._csv, infer_schema_length=None).write_parquet(self._path)
         self._csv.unlink()
 
     def _whole(self) -> list[dict[str, str]]:
@@ -104,11 +105,3 @@ def _cell(value: Any) -> str:
 
         return msgspec.json.encode(value).decode()
     return str(value)
-
-
-def _polars() -> Any:
-    try:
-        import polars
-    except ImportError:
-        raise ScenarioError("Parquet is written by polars, which is not installed; name a .csv file instead.") from None
-    return polars

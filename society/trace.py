@@ -16,7 +16,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import attrs
 import msgspec
@@ -161,6 +161,24 @@ class Trace:
             series += [None] * (event.round - len(series))
             series.append(event.value)
         return found
+
+    def measured(self) -> Iterator[tuple[int, str, str | None, Any]]:
+        """Yield (round, measure, agent or None, value) for each value that was measured."""
+        for event in self.where(kind="measure"):
+            yield event.round, event.name, event.agent, event.value
+
+    def frame(self, library: Literal["polars", "pandas"] = "polars") -> Any:
+        """Return what was measured as a data frame with a row for each value: round, measure, agent, value.
+
+        Args:
+            library: Whose data frame; it has to be installed.
+
+        Raises:
+            ScenarioError: It is not.
+        """
+        from society.frames import frame
+
+        return frame(self.measured(), library)
 
     @cached_property
     def digest(self) -> str:

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import codecs
 import os
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
 
 from society.grids import Grid, written
-from society.lines import BOUND, Line, Part, Style, shown, text
+from society.lines import BARS, BOUND, Line, Part, Style, shown, sparkline, text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,8 +37,12 @@ STYLES: Final = {
     "bad": "bold red",
 }
 
-_ASCII: Final = {"→": "->", "…": "...", "·": "-", "─": "-", "×": "x"}
+_ASCII: Final = {"→": "->", "…": "...", "·": "-", "─": "-", "×": "x", **dict(zip(BARS, "_.,-~=*#", strict=True))}
 _POLL_SECONDS: Final = 0.1
+MOST_CURVES: Final = 6
+WIDEST_CURVE: Final = 60
+MOST_ROUNDS: Final = 5_000
+"""The last of them are drawn; to go through more takes longer than there is between two pictures."""
 _PLAIN_SECONDS: Final = 2.0
 """Between two lines about a run in progress, where there is no terminal; each line doubles it, up to a minute."""
 
@@ -52,6 +56,8 @@ class Running(Protocol):
     def metrics(self) -> Mapping[str, int]: ...
     @property
     def stats(self) -> Mapping[str, Mapping[str, Any]]: ...
+    @property
+    def curves(self) -> Mapping[str, Sequence[float | None]]: ...
 
 
 class Screen:
@@ -179,7 +185,7 @@ class Screen:
                     await trio.sleep(_POLL_SECONDS)
                     if self._is_asking:
                         continue
-                    picture = Group(*map(_text, progress(town, max_ticks)))
+                    picture = Group(*map(_text, [*progress(town, max_ticks), *curves(town, console.width)]))
                     self._guarded(self._err, lambda picture=picture: live.update(picture, refresh=True))
             finally:
                 self.is_live, self._live = False, None
@@ -255,6 +261,23 @@ def progress(town: Running, max_ticks: int) -> list[Line]:
             if counts.get("narrowed"):
                 line.append(Part(f"; its service was crowded, {_at_once(counts['width'])} at once now"))
             lines.append(tuple(line))
+    return lines
+
+
+def curves(town: Running, width: int) -> list[Line]:
+    """Return a line for each measure of a run in progress: its curve, as wide as there is room for, and its last number."""
+    found = town.curves
+    shown_ones = list(found.items())[:MOST_CURVES]
+    head = max((len(name) for name, _ in shown_ones), default=0)
+    lines: list[Line] = []
+    for name, numbers in shown_ones:
+        last = next((number for number in reversed(numbers) if number is not None), None)
+        said = "nothing yet" if last is None else f"{last:.6g}"
+        room = width - head - len(said) - 5
+        curve = f"{sparkline(numbers[-MOST_ROUNDS:], min(room, WIDEST_CURVE))}  " if room >= 4 else ""
+        lines.append((Part(f"  {name:<{head}} ", "quiet"), Part(curve, "value"), Part(said)))
+    if len(found) > len(shown_ones):
+        lines.append((Part(f"  and {len(found) - len(shown_ones)} more measures", "quiet"),))
     return lines
 
 

@@ -15,8 +15,8 @@ import trio
 import trio.testing
 
 from society.grids import Grid
-from society.lines import Part
-from society.view import Screen, progress
+from society.lines import Part, sparkline
+from society.view import Screen, curves, progress
 
 HOSTILE = "x [/] [/INST] [bold]loud[/bold] [red] arr[0] [link=file] \\[ :smile:"
 ESCAPES = re.compile("\x1b\\[[0-9;?]*[A-Za-z]")
@@ -143,6 +143,7 @@ class Town:
 
     def __init__(self) -> None:
         self.metrics = {"messages_sent": 1200}
+        self.curves: dict[str, list[float | None]] = {"joined": [float(number) for number in range(32)]}
         self.stats = {"tools": {"calls": 7, "in_flight": 2, "waiting": 1}, "llm": {"calls": 0}, "reads": {"calls": 3}}
 
 
@@ -161,6 +162,51 @@ def test_progress_says_that_a_service_was_crowded_and_what_is_left_of_the_width(
         assert "".join(part.text for part in progress(town, 8)[1]) == (
             f"  llm: 2 in flight, 4 waiting of 9 calls; its service was crowded, {said} at once now"
         )
+
+
+def told_of(town: Town, width: int) -> list[str]:
+    return ["".join(part.text for part in line) for line in curves(town, width)]
+
+
+def test_measures_are_curves_as_wide_as_there_is_room_for_with_their_last_number() -> None:
+    town = Town()
+    town.curves = {"joined": [0.0, 1.0, 2.0, 3.5], "mood": [None, 1 / 3, 1 / 3, None], "never": [None]}
+    assert told_of(town, 80) == ["  joined ▁▃▅█  3.5", "  mood    ▁▁   0.333333", "  never     nothing yet"]
+    town.curves = {"joined": [float(number) for number in range(10_000)]}
+    assert told_of(town, 80) == [f"  joined {sparkline(range(60), 60)}  9999"]
+    assert [len(line) <= 20 for line in told_of(town, 20)] == [True]
+    assert told_of(town, 12) == ["  joined 9999"]
+    town.curves = {f"m{number}": [1.0] for number in range(9)}
+    assert told_of(town, 80)[-1] == "  and 3 more measures"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "width", "drawn"),
+    [
+        ([], 8, ""),
+        ([None, None], 8, "  "),
+        ([5, 5, 5], 8, "▁▁▁"),
+        ([0, 7], 8, "▁█"),
+        ([0, None, 8], 8, "▁ █"),
+        ([0, 0, 8, 8], 2, "▁█"),
+        (range(800), 8, "▁▂▃▄▅▆▇█"),
+        ([-1e308, 0.0], 8, "▁█"),
+    ],
+)
+def test_a_sparkline_goes_from_the_least_to_the_greatest_number(numbers: Any, width: int, drawn: str) -> None:
+    assert sparkline(list(numbers), width) == drawn
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("columns", [20, 80])
+async def test_a_terminal_shows_the_curves_of_a_run_in_progress(
+    autojump_clock: trio.testing.MockClock, columns: int
+) -> None:
+    with terminal(columns) as (screen, seen):
+        async with screen.watching(Town(), 8):
+            await trio.sleep(1)
+        shown = seen()
+    assert "joined" in shown and "▁" in shown and "31" in shown
 
 
 @pytest.mark.trio

@@ -49,11 +49,13 @@ def run(
             scenario, that one goes on.
         no_store: Keep nothing.
         trace: Write the trace to this file, too.
-        measures: Write the measures to this file, as CSV.
+        measures: Write the measures to this file, a row for each value: as Parquet if it is a .parquet, else as CSV.
         show: Print the story of the run before the summary.
     """
     from society.approving import people
     from society.errors import ScenarioError
+    from society.frames import check_writable
+    from society.frames import write as write_table
     from society.load import load_scenario
     from society.shelf import scenario_path
 
@@ -63,6 +65,8 @@ def run(
         raise ScenarioError("--record and --no-store: answers are kept in the run's folder.")
     file_to_write(trace, "--trace")
     file_to_write(measures, "--measures")
+    if measures is not None:
+        check_writable(measures)
     path = scenario_path(scenario)
     asked = model_settings(path, model, base_url, budget_usd)
     loaded = load_scenario(path, set=settings(set_, activation=activation, max_ticks=ticks, seed=seed) | asked)
@@ -74,7 +78,7 @@ def run(
     if trace is not None:
         ran.result.trace.save(trace)
     if measures is not None:
-        write_measures(ran.result.trace, measures)
+        write_table(ran.result.trace.measured(), measures)
     return told(ran, screen, json=json, show=show)
 
 
@@ -124,14 +128,3 @@ def _same(folder: Path, loaded: Any) -> Any:
         changed = "; ".join(differences(there.meaning, loaded.meaning)[:4])
         raise ResumeRefused(f"{folder} holds a run of something else: {changed}. Choose another folder.")
     return there
-
-
-def write_measures(trace: Any, path: Path) -> None:
-    """Write a line for each value that was measured: round, measure, agent, value."""
-    import csv
-
-    with path.open("w", encoding="utf-8", newline="") as file:
-        lines = csv.writer(file, lineterminator="\n")
-        lines.writerow(("round", "measure", "agent", "value"))
-        for event in trace.where(kind="measure"):
-            lines.writerow((event.round, event.name, event.agent or "", event.value))

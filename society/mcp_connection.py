@@ -11,10 +11,12 @@ Does not know: hosts, catalogs, or permits.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -30,6 +32,8 @@ from society.work import NeverSent, NotAnswered
 CLOSE_SECONDS: Final = 1.8
 """How long the end of a connection may take, whatever the server does."""
 MOST_PAGES: Final = 1_000
+AHEAD: Final = 16
+"""Messages that a server may be ahead of who reads them."""
 
 LISTEN_AGAIN: Final = 1.0
 """Seconds until a stream of changes that broke off is opened again; twice as long each further time."""
@@ -185,8 +189,7 @@ class Connection:
         from mcp.shared.message import SessionMessage
         from mcp_types import jsonrpc_message_adapter
 
-        arrive, arrived = anyio.create_memory_object_stream[Any](0)
-        leave, leaving = anyio.create_memory_object_stream[Any](float("inf"))
+        arrive, arrived = anyio.create_memory_object_stream[Any](AHEAD)
 
         async def take(line: bytes) -> None:
             try:
@@ -194,7 +197,10 @@ class Connection:
             except ValueError:
                 self._told.takes_stray_line(line)
                 return
-            await arrive.send(SessionMessage(message))
+            try:
+                arrive.send_nowait(SessionMessage(message))
+            except anyio.WouldBlock:
+                await arrive.send(SessionMessage(message))
 
         async def read() -> None:
             async with arrive:
@@ -208,24 +214,14 @@ class Connection:
                 code = process.returncode
                 self.goes("it closed its output" if code is None else f"its process ended with code {code}")
 
-        async def write() -> None:
-            async with leaving:
-                async for message in leaving:
-                    line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-                    try:
-                        process.send_nowait(line.encode())
-                    except (trio.BrokenResourceError, trio.ClosedResourceError):
-                        return  # it does not read any more; that it has gone is seen at its output
-
         # `python` is the interpreter that has what the society has, whatever PATH says.
         program = [sys.executable if command[0] == "python" else command[0], *command[1:]]
         where = Path(cwd) if cwd else None
-        async with arrive, arrived, leave, leaving, started(program, env=env, cwd=where) as process:
+        async with arrive, arrived, started(program, env=env, cwd=where) as process:
             self._process = process
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(read)
-                nursery.start_soon(write)
-                yield arrived, leave
+                yield arrived, _Leaving(process)
                 nursery.cancel_scope.cancel()
 
     # ── what is listed ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -319,7 +315,7 @@ class Connection:
     async def _sent(self, tool: str, arguments: Any, meta: Mapping[str, Any], place: Place) -> dict[str, Any]:
         from mcp import MCPError
         from mcp_types import CallToolRequest, CallToolRequestParams
-        from pydantic import TypeAdapter, ValidationError
+        from pydantic import ValidationError
 
         if self._stale:
             self._stale = self._deaf
@@ -330,7 +326,7 @@ class Connection:
         try:
             place.began = True
             # Not the SDK's `call_tool`, which raises where a result does not fit its schema: that call was carried out.
-            raw = await self._session.send_request(CallToolRequest(params=params), TypeAdapter(dict[str, Any]))
+            raw = await self._session.send_request(CallToolRequest(params=params), _any_object())
         except MCPError as error:
             raise self._what_became(error, place) from error
         except ValidationError as error:
@@ -351,6 +347,36 @@ class Connection:
         errors = self._errors()
         last = f"; its last words: {errors.splitlines()[-1][:200]}" if errors else ""
         return f"the server {self.far.name!r} is gone: {self.why or 'the connection ended'}{last}"
+
+
+@attrs.frozen
+class _Leaving:
+    """Where the SDK leaves what it has to say to a process: a stream that never makes it wait."""
+
+    process: ServerProcess
+
+    async def send(self, message: Any, /) -> None:
+        line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+        # If it does not read any more it has gone, which is seen at its output.
+        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            self.process.send_nowait(line.encode())
+
+    async def aclose(self) -> None:
+        """Nothing is open but the process, which its owner ends."""
+
+    async def __aenter__(self) -> _Leaving:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+
+@cache
+def _any_object() -> Any:
+    """Return what reads the result of a call: as it stands on the wire."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(dict[str, Any])
 
 
 @asynccontextmanager

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,8 +24,9 @@ import msgspec
 import trio
 
 from society.declaring import ACTIVATIONS
-from society.errors import ScenarioError, suggestion
+from society.errors import Fault, ScenarioError, ScenarioFaults, suggestion
 from society.load import load_scenario
+from society.mentions import check_read
 from society.scenario import Scenario
 from society.sweep_worker import MEANING
 
@@ -132,9 +132,11 @@ def planned(
     if seeds == ():
         raise ScenarioError("sweep: there is no seed.")
     first_run = {**settings, **{key: those[0] for key, those in values.items()}}
-    first = load_scenario(path, set=first_run if seeds is None else {**first_run, "seed": seeds[0]})
-    for key in values:
-        _check_read(key, first)
+    try:
+        first = load_scenario(path, set=first_run if seeds is None else {**first_run, "seed": seeds[0]})
+    except ScenarioFaults as found:
+        raise ScenarioFaults(tuple(_blamed(fault, values) for fault in found.faults)) from None
+    check_read(values, first, "vary")
     activations = tuple(dict.fromkeys(activations or (first.activation,)))
     for activation in activations:
         if activation not in ACTIVATIONS:
@@ -266,21 +268,6 @@ def _toml(value: Any) -> str:
     return _encode(value).decode()
 
 
-def _check_read(key: str, scenario: Scenario) -> None:
-    """Refuse to vary a parameter that nobody reads: a sweep over it would say that it does not matter.
-
-    Told by the text of the scenario and of its code, so it takes any mention of the name for a reading.
-    """
-    name = key.removeprefix("parameters.")
-    if name not in scenario.parameters or (name == key and "." in key):
-        return
-    word = re.compile(rf"\b{re.escape(name)}\b")
-    for one in scenario.inputs:
-        text = one.path.read_text("utf-8", errors="replace")
-        if one.path.suffix != ".toml":
-            if word.search(text):
-                return
-        elif re.search(rf"\bparameters\.{re.escape(name)}\b", text):
-            return
-    read = [other for other in scenario.parameters if other != name]
-    raise ScenarioError(f"sweep: nobody reads the parameter {name!r}.{suggestion(name, read)}")
+def _blamed(fault: Fault, varied: Collection[str]) -> Fault:
+    """Return a fault in what is varied as one of that, and not of what is set."""
+    return attrs.evolve(fault, file="vary") if fault.file == "--set" and fault.path in varied else fault

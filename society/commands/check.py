@@ -33,6 +33,8 @@ def check(*scenarios: str, set_: Settings = (), json: Json = False, screen: OnSc
             if not one["faults"]:
                 screen.tell(f"{one['scenario']}: {one['name']} is sound: {one['says']}")
                 screen.print(policies(one["policies"]))
+                for name in one["unread"]:
+                    screen.tell(f"  nobody reads the parameter {name!r}")
     if faulty:
         count = sum(len(one["faults"]) for one in found)
         return Verdict(WRONG, f"{counted(count, 'fault')} in {faulty} of {counted(len(found), 'scenario')}")
@@ -43,6 +45,7 @@ def examined(given: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Return what there is to say of one scenario: its `faults`, or its `name` and what it is made of."""
     from society.errors import ScenarioError, ScenarioFaults
     from society.load import load_scenario
+    from society.mentions import unread
     from society.shelf import scenario_path
 
     try:
@@ -65,6 +68,7 @@ def examined(given: str, settings: dict[str, Any]) -> dict[str, Any]:
         "says": says,
         "fingerprint": loaded.fingerprint,
         "policies": found,
+        "unread": unread(loaded),
     }
 
 

@@ -34,10 +34,13 @@ def compare(
 
     from society.comparing import compare as compared
     from society.load import load_scenario
+    from society.mentions import check_read
     from society.shelf import scenario_path
 
     rules = known(activations)
-    loaded = load_scenario(scenario_path(scenario), set=settings(set_, max_ticks=ticks))
+    given = settings(set_)
+    loaded = load_scenario(scenario_path(scenario), set=given | settings((), max_ticks=ticks))
+    check_read(given, loaded, "--set")
     chosen = (loaded.seed,) if seeds is None else numbers(seeds, "--seeds")
 
     def make(activation: str, seed: int) -> Any:

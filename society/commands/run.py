@@ -57,6 +57,7 @@ def run(
     from society.frames import check_writable
     from society.frames import write as write_table
     from society.load import load_scenario
+    from society.mentions import check_read
     from society.shelf import scenario_path
 
     if store is not None and no_store:
@@ -69,7 +70,9 @@ def run(
         check_writable(measures)
     path = scenario_path(scenario)
     asked = model_settings(path, model, base_url, budget_usd)
-    loaded = load_scenario(path, set=settings(set_, activation=activation, max_ticks=ticks, seed=seed) | asked)
+    given = settings(set_)
+    loaded = load_scenario(path, set=given | settings((), activation=activation, max_ticks=ticks, seed=seed) | asked)
+    check_read(given, loaded, "--set")
     folder = None if no_store else _folder(loaded, store)
     town = _town(loaded, folder, people(approve, loaded.every_host, screen))
     ran = lived(town, lambda: town.run(loaded.max_ticks), loaded.max_ticks, Kept(folder=folder), screen, quiet or json)

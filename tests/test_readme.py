@@ -85,7 +85,8 @@ def output_of(workspace: Path) -> Callable[[int], subprocess.CompletedProcess[by
 
 def ran(typed: Typed, workspace: Path) -> subprocess.CompletedProcess[bytes]:
     program, *arguments = typed.command.split()
-    launched = [sys.executable, *(["-m", "society"] if program == "society" else []), *arguments]
+    known = {"society": [sys.executable, "-m", "society"], "python": [sys.executable]}
+    launched = [*known.get(program, [program]), *arguments]
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
     return subprocess.run(launched, cwd=workspace, env=environment, capture_output=True, timeout=120)
 
@@ -111,7 +112,7 @@ def test_every_file_that_is_shown_is_named_and_used(name: str) -> None:
 
 
 def test_only_known_kinds_of_blocks_are_shown() -> None:
-    assert {language for language, _ in BLOCKS} == {"python", "toml", "console", "sh"}
+    assert {language for language, _ in BLOCKS} == {"python", "toml", "console", "sh", "text"}
 
 
 def test_the_targets_of_make_are_there() -> None:

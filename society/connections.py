@@ -13,6 +13,7 @@ from typing import Any, Final
 import trio
 
 from society.catalog import recalled
+from society.errors import ScenarioError
 
 MEANING: Final = "servers"
 """Where a catalog stands in the meaning of a run: `servers.tickets.tools.lend`."""
@@ -29,6 +30,7 @@ async def opened(connections: Sequence[Any]) -> AsyncIterator[None]:
 
     Raises:
         SocietyError: One of them could not be opened; the others were closed again.
+        ScenarioError: Two of one name do not offer the same.
     """
     async with AsyncExitStack() as stack:
         failures: list[BaseException] = []
@@ -48,7 +50,20 @@ async def opened(connections: Sequence[Any]) -> AsyncIterator[None]:
                 nursery.start_soon(open_one, connection)
         if failures:
             raise failures[0]
+        _check_names(connections)
         yield
+
+
+def _check_names(connections: Sequence[Any]) -> None:
+    """Agents may have servers of one name, each its own: what they offer is told once, by that name."""
+    known: dict[str, Any] = {}
+    for connection in connections:
+        first = known.setdefault(connection.name, connection)
+        if lines := first.catalog.difference(connection.catalog):
+            raise ScenarioError(
+                f"two servers are called {first.name!r}, and do not offer the same: {'; '.join(lines)}. "
+                "Give one of them another name."
+            )
 
 
 def meaning_of(connections: Sequence[Any]) -> dict[str, Any]:
@@ -69,9 +84,14 @@ def recall(connections: Sequence[Any], meaning: Mapping[str, Any]) -> None:
         connection.offer(recalled(connection.name, told))
 
 
-def stats_of(connections: Sequence[Any]) -> dict[str, Mapping[str, int]]:
+def stats_of(connections: Sequence[Any]) -> dict[str, dict[str, int]]:
     """Return what was counted at each connection, by `server NAME`."""
-    return {f"server {connection.name}": connection.stats for connection in connections}
+    counted: dict[str, dict[str, int]] = {}
+    for connection in connections:
+        there = counted.setdefault(f"server {connection.name}", {})
+        for what, number in connection.stats.items():
+            there[what] = there.get(what, 0) + number
+    return counted
 
 
 def remarks(connections: Sequence[Any]) -> list[str]:

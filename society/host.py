@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import attrs
 
@@ -242,11 +242,15 @@ async def called(function: Callable[..., Any], place: Place, thread: bool, /, *a
     return result
 
 
+_ASYNCIO_SIGNS: Final = ("no running event loop", "used inside a task", "determine the parent task")
+"""What asyncio and aiohttp say where no loop runs, or one runs that this function is not a task of."""
+
+
 def explained(error: BaseException, name: str) -> BaseException:
     """Return an error that says what to do, where a function awaited asyncio inside trio; else the error as it is."""
     for leaf in leaves(error):
         said = str(leaf)
-        if (isinstance(leaf, RuntimeError) and "no running event loop" in said) or (
+        if (isinstance(leaf, RuntimeError) and any(sign in said for sign in _ASYNCIO_SIGNS)) or (
             isinstance(leaf, TypeError) and "some other framework like asyncio" in said
         ):
             return AsyncioNeeded(name, said.splitlines()[0])

@@ -91,6 +91,8 @@ class Connection:
         self.far = far
         self._told = told
         self._pinned = pinned
+        self.token = trio.lowlevel.current_trio_token()
+        self.begun = trio.current_time()
         self.settled = trio.Event()
         """The tools are listed, or it has failed."""
         self.ended = trio.Event()

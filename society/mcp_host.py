@@ -125,7 +125,10 @@ class AsyncMCPHost:
         self._trust = frozenset(trust)
         self._connect_timeout = connect_timeout
         self._connection: Connection | None = None
+        self._adopted: Connection | None = None
+        """The connection whose catalog it is."""
         self._opened = 0
+        """How many have it open."""
         self.calls = 0
         self.stray_lines = 0
         """Lines on the server's standard output that were none of the protocol."""
@@ -155,28 +158,26 @@ class AsyncMCPHost:
     # ── opening and closing ─────────────────────────────────────────────────────────────────────────────────────────
 
     async def __aenter__(self) -> AsyncMCPHost:
-        self._opened += 1
-        if self._opened > 1:
-            return self  # a society that is handed an open host opens it once more, and closes it once more
-        connection = self._connection = Connection(self._far, self, pinned=self.pinned is not None)
-        # A system task: it is nobody's child, so nobody's cancel scope is left from the wrong task; trio ends it,
-        # and waits for its end, when the program's main task has returned without closing it.
-        trio.lowlevel.spawn_system_task(connection.own, name=f"tool server {self.name}")
+        """Open it. Who opens a host that is open, or that somebody else is opening, shares its connection (`__aexit__`).
+
+        Raises:
+            ServerUnavailable, CatalogChanged, ScenarioError: See `connect_async`.
+        """
+        connection = self._shared_connection()
         try:
-            with trio.move_on_after(self._connect_timeout) as scope:
+            with trio.move_on_at(connection.begun + self._connect_timeout) as scope:
                 await connection.settled.wait()
             if scope.cancelled_caught:
                 connection.why = f"it did not answer within {self._connect_timeout:g} seconds"
-        except trio.Cancelled:
-            await self._close()
-            raise
-        if connection.listed is None:
-            await self._close()
-            raise connection.failure()
-        try:
-            self._adopt(connection.listed)
-        except ScenarioError:
-            await self._close()
+                connection.close()
+                await self._ended(connection)
+            if connection.listed is None:
+                raise connection.failure()
+            if self._adopted is not connection:
+                self.offer(self._checked(connection.listed))
+                self._adopted = connection
+        except BaseException:
+            await self.__aexit__()
             raise
         return self
 
@@ -186,21 +187,36 @@ class AsyncMCPHost:
         error: BaseException | None = None,
         trace: TracebackType | None = None,
     ) -> None:
-        if self._opened > 1:
-            self._opened -= 1
-            return
-        await self._close()
+        """Close it, if nobody else has it open."""
+        self._opened -= 1
+        if self._opened <= 0:
+            self._opened = 0
+            if self._connection is not None:
+                self._connection.close()
+                await self._ended(self._connection)
 
-    async def _close(self) -> None:
-        self._opened = 0
-        connection = self._connection
-        if connection is not None:
-            connection.close()
-            with trio.CancelScope(shield=True):  # bounded by the connection itself
-                await connection.ended.wait()
+    def _shared_connection(self) -> Connection:
+        """Return the connection that is there, or a new one that begins now."""
+        here = trio.lowlevel.current_trio_token()
+        there = self._connection
+        if there is not None and there.token is not here:
+            if not there.ended.is_set():
+                raise ScenarioError(
+                    f"server {self.name!r} is open in another event loop; connect to it once more there."
+                )
+            self._opened = 0  # that program's end closed it
+        self._opened += 1
+        if self._opened > 1 and there is not None:
+            return there
+        connection = self._connection = Connection(self._far, self, pinned=self.pinned is not None)
+        # A system task: it is nobody's child, so nobody's cancel scope is left from the wrong task; trio ends it,
+        # and waits for its end, when the program's main task has returned without closing it.
+        trio.lowlevel.spawn_system_task(connection.own, name=f"tool server {self.name}")
+        return connection
 
-    def _adopt(self, listed: Sequence[Mapping[str, Any]]) -> None:
-        self.offer(self._checked(listed))
+    async def _ended(self, connection: Connection) -> None:
+        with trio.CancelScope(shield=True):  # bounded by the connection itself
+            await connection.ended.wait()
 
     def _checked(self, listed: Sequence[Mapping[str, Any]]) -> Catalog:
         """Return the catalog, if it is the pinned one.

@@ -16,7 +16,7 @@ import trio
 from societies import doing_async, town
 from test_mcp_host import gone, pid_of, serving
 
-from society import Agent, AsyncHost, MemoryStore, aio
+from society import Agent, AsyncHost, MemoryStore, ToolFailed, aio
 from society.reruns import resume
 
 
@@ -119,6 +119,38 @@ def test_a_society_inside_asyncio_has_tool_servers_and_asyncio_tools() -> None:
     assert "forgot awaits asyncio" in society.render_traces()
     assert result.metrics["failed_ticks"] == 1
     assert all(map(gone, pids))
+
+
+def test_inside_asyncio_a_function_that_needs_to_be_its_task_is_told_how_to_be_registered() -> None:
+    """There a loop does run, but the function is a task of trio's."""
+    host, told = AsyncHost(), []
+
+    @host.tool("timed")
+    async def timed() -> None:
+        async with asyncio.timeout(1):
+            pass
+
+    @host.tool("grouped")
+    async def grouped() -> None:
+        async with asyncio.TaskGroup():
+            pass
+
+    @host.tool("fetched")
+    async def fetched() -> None:
+        import aiohttp
+
+        async with aiohttp.ClientSession() as session, session.get("http://127.0.0.1:9/"):
+            pass
+
+    async def ada(tick: Any) -> None:
+        for tool in ("timed", "grouped", "fetched"):
+            try:
+                await tick.call(tool)
+            except ToolFailed as failed:
+                told.append((failed.error, f"{tool} awaits asyncio" in failed.message))
+
+    asyncio.run(aio.run(town(ada, hosts=host), 1))
+    assert told == [("AsyncioNeeded", True)] * 3
 
 
 def test_a_web_application_runs_two_societies_at_once_and_answers_others_meanwhile() -> None:

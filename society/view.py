@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
 
 from society.grids import Grid, written
-from society.lines import BARS, BOUND, Line, Part, Style, shown, sparkline, text
+from society.lines import BARS, BOUND, Line, Part, Style, counted, shown, sparkline, text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -258,6 +258,8 @@ def progress(town: Running, max_ticks: int) -> list[Line]:
             flying, waiting = counts.get("in_flight", 0), counts.get("waiting", 0)
             busy = f"{flying:,} in flight, {waiting:,} waiting" if flying or waiting else "idle"
             line = [Part(f"  {boundary}: ", "quiet"), Part(busy), Part(f" of {counts['calls']:,} calls", "quiet")]
+            if "stray_lines" in counts:  # a server: its calls are in flight as those of tools
+                line = [Part(f"  {boundary}: {counted(counts['calls'], 'call')}", "quiet")]
             if counts.get("narrowed"):
                 line.append(Part(f"; its service was crowded, {_at_once(counts['width'])} at once now"))
             lines.append(tuple(line))

@@ -16,7 +16,8 @@ It starts in a few milliseconds, and misbehaves as it is told by the JSON in its
 
 Tools that do something of their own: `die` exits after its effect, without an answer; `slow` takes `seconds`; `big` returns
 `bytes` characters; `quota`, `nothing` and `unknown` fail, each in another way; `parts` returns two texts and an image; `grow`
-offers a further tool from then on, and says so; `garbage` answers what no protocol knows. All others return their arguments.
+offers a further tool from then on, and says so; `asks` wants to know more before it does anything; `sees` returns its
+environment; `garbage` answers what no protocol knows. All others return their arguments.
 """
 
 from __future__ import annotations
@@ -127,6 +128,12 @@ def called(message: dict[str, Any], tool: str, arguments: dict[str, Any]) -> Non
             return
         case "grow":
             grow()
+        case "asks":
+            say(message, {"result": {"resultType": "input_required", "inputRequests": {}, "requestState": "half"}})
+            return
+        case "sees":
+            say(message, {"result": {"content": [], "structuredContent": {"environ": dict(os.environ)}}})
+            return
         case "garbage":
             say(message, {"result": {"content": "what?"}})
             return

@@ -2,6 +2,7 @@
 
 It runs in a session of its own, so a Ctrl+C at the terminal is the society's to handle, and whatever it started is ended
 with it. Its input is closed first, as the protocol asks; then it is asked to terminate, then killed: 1.5 seconds in all.
+When this process is killed and can end nothing, its guard does.
 
 Knows: pipes and processes.
 Does not know: what the lines mean.
@@ -105,8 +106,11 @@ async def started(
     groups.add(process.pid)
     outgoing, lines = trio.open_memory_channel[bytes](float("inf"))
     server = ServerProcess(process, outgoing=outgoing)
+    guard: trio.Process | None = None
     async with trio.open_nursery() as nursery:
         try:
+            with trio.CancelScope(shield=True):  # started for certain, so that it is ended for certain
+                guard = await _guarded(process.pid)
             nursery.start_soon(_write, process, lines)
             nursery.start_soon(_keep_errors, server, process)
             nursery.start_soon(_close_after_death, process)
@@ -115,6 +119,11 @@ async def started(
             # Shielded: whoever cancels, no process is left behind. Each wait inside is bounded.
             with trio.CancelScope(shield=True):
                 await _ended(process)
+                if guard is not None:
+                    guard.kill()  # before its pipe is closed, which would set it off
+                    await guard.wait()
+                    assert guard.stdin is not None
+                    await guard.stdin.aclose()
             groups.discard(process.pid)
             nursery.cancel_scope.cancel()
 
@@ -123,6 +132,20 @@ def kill_all() -> None:
     """Kill every server at once. For a process that is about to exit without unwinding anything."""
     for group in list(groups):
         _signal(group, signal.SIGKILL)
+
+
+async def _guarded(group: int) -> trio.Process:
+    """Start a guard over a process group: a shell that kills it as soon as this process is gone, however it went.
+
+    A server may go on long after its input has ended: it ignores that, or is in the middle of something.
+    """
+    return await trio.lowlevel.open_process(
+        ["/bin/sh", "-c", f"read _; kill -9 -{group}"],
+        stdin=subprocess.PIPE,  # which only this process holds open
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
 async def _write(process: trio.Process, lines: trio.MemoryReceiveChannel[bytes]) -> None:

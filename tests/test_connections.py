@@ -172,11 +172,12 @@ def wait_for(path: Path) -> None:
     raise AssertionError(path)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("stays", [False, True])
 def test_a_run_that_is_interrupted_or_killed_in_a_call_leaves_no_server_and_the_call_is_in_doubt_on_resume(
-    tmp_path: Path, number: signal.Signals
+    tmp_path: Path, number: signal.Signals, stays: bool
 ) -> None:
-    ran = process(tmp_path, "srv__slow", seconds=30)
+    ran = process(tmp_path, "srv__slow", stays, seconds=30)
     wait_for(tmp_path / "log")
     pids = children_of(ran.pid)
     ran.send_signal(number)

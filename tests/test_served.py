@@ -221,7 +221,7 @@ def test_an_interrupt_in_mid_call_ends_the_run_and_its_servers_and_the_call_is_i
     ran.send_signal(signal.SIGINT)
     _, said = ran.communicate(timeout=60)
     assert ran.returncode == 130 and b"Traceback" not in said
-    assert len(servers) == 2 and all_gone(servers)
+    assert len(servers) == 3 and all_gone(servers)  # the server, what it started, and its guard
     ended = typed("resume", str(tmp_path / "run"), "--ticks", "1")
     assert "alpha__slow" in ended.stdout + ended.stderr and "in doubt" in ended.stdout + ended.stderr
     assert len((tmp_path / "log").read_text().splitlines()) == 1

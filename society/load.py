@@ -53,7 +53,11 @@ _AT: Final = re.compile(r"(?P<why>.*) \(at (?:line (?P<line>\d+), column (?P<col
 
 
 def load_scenario(
-    path: str | os.PathLike[str], *, set: Mapping[str, Any] | None = None, environ: Mapping[str, str] = os.environ
+    path: str | os.PathLike[str],
+    *,
+    set: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] = os.environ,
+    pinned: bool = True,
 ) -> Scenario:
     """Return the scenario in a TOML file.
 
@@ -61,6 +65,7 @@ def load_scenario(
         path: The file. What it names is relative to it, wherever the program was started.
         set: Values by path: `parameters.patience`, `patience`, `shared.status`, `agents.citizen.count`.
         environ: What `{ env = "NAME" }` refers to.
+        pinned: Whether tool servers must offer what `digest` says. Without it, its files may be missing.
 
     Raises:
         ScenarioFaults: With every fault of the file, its code and the settings, each with its line.
@@ -89,7 +94,7 @@ def load_scenario(
     is_graph_whole = not any(out[0] == "topology" for out in left_out)
     everyone = [agent for some in populations.values() for agent in some]
     topology = topology_of(table.topology, everyone, ground) if is_graph_whole else None
-    pins = pins_of(table.servers, files, report)
+    pins = pins_of(table.servers, files, report) if pinned else {}
     parts = _parts(
         table,
         populations,
@@ -114,7 +119,7 @@ def load_scenario(
     meaning |= meaning_of_pins(pins) | meaning_of_models(models, written.models)
 
     def again(*, seed: int) -> Scenario:
-        return load_scenario(path, set=settings | {"seed": seed}, environ=environ)
+        return load_scenario(path, set=settings | {"seed": seed}, environ=environ, pinned=pinned)
 
     return Scenario(
         name=name,
@@ -153,7 +158,7 @@ def load_scenario(
 def _parts(
     table: ScenarioTable,
     populations: Mapping[int, list[Agent]],
-    pins: Mapping[str, Catalog],
+    pins: Mapping[str, str | Catalog],
     folder: Path,
     known: Known,
 ) -> dict[str, Any]:

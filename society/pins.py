@@ -27,7 +27,7 @@ from society.report import Report
 from society.tables import ServerTable
 
 SUFFIX: Final = ".catalog.json"
-AGAIN: Final = "let `society tools SCENARIO --pin` write it again"
+WRITE: Final = "let `society tools SCENARIO --pin` write it"
 
 
 class _Tool(msgspec.Struct, forbid_unknown_fields=True):
@@ -58,19 +58,25 @@ def read_catalog(server: str, content: bytes) -> Catalog:
         there = msgspec.json.decode(content, type=_Kept)
         found = recalled(server, {own: msgspec.to_builtins(tool) for own, tool in there.tools.items()})
     except (msgspec.MsgspecError, ValueError, ValueRefused, RecursionError) as error:
-        raise ScenarioError(f"no catalog: {error}; {AGAIN}") from error
+        raise ScenarioError(f"no catalog: {error}; {WRITE} again") from error
     if found.digest != there.digest:
-        raise ScenarioError(f"its tools have the digest {found.digest}, and it says {there.digest}; {AGAIN}")
+        raise ScenarioError(f"its tools have the digest {found.digest}, and it says {there.digest}; {WRITE} again")
     return found
 
 
-def pins_of(tables: Mapping[str, ServerTable], files: Files, report: Report) -> dict[str, Catalog]:
-    """Return the catalogs that servers are pinned to by a file."""
-    found = {}
+def pins_of(tables: Mapping[str, ServerTable], files: Files, report: Report) -> dict[str, str | Catalog]:
+    """Return what servers are pinned to: a digest, or the catalog in a file."""
+    found: dict[str, str | Catalog] = {}
     for server, table in tables.items():
-        if table.digest is None or table.digest.file is None:
+        if table.digest is None:
+            continue
+        if table.digest.file is None:
+            found[server] = table.digest.sha256 or ""
             continue
         path = ("servers", server, "digest", "file")
+        if not files.named(table.digest.file).exists():
+            report.add(path, f"there is no file {files.named(table.digest.file)}; {WRITE}")
+            continue
         content = files.read(table.digest.file, path, report)
         if content is None:
             continue
@@ -81,6 +87,7 @@ def pins_of(tables: Mapping[str, ServerTable], files: Files, report: Report) -> 
     return found
 
 
-def meaning_of_pins(pins: Mapping[str, Catalog]) -> dict[str, Any]:
-    """Return what may not change on resume: the catalog, by its digest, however it is pinned."""
-    return {f"{path_text(('servers', server))}.digest": catalog.digest for server, catalog in pins.items()}
+def meaning_of_pins(pins: Mapping[str, str | Catalog]) -> dict[str, Any]:
+    """Return what may not change on resume: a catalog, by its digest, as if that stood in the scenario itself."""
+    catalogs = {server: pin for server, pin in pins.items() if isinstance(pin, Catalog)}
+    return {f"{path_text(('servers', server))}.digest": catalog.digest for server, catalog in catalogs.items()}

@@ -86,9 +86,9 @@ def _merge(name: str, path: Path, known: Known) -> Any:
 
 
 def servers_of(
-    tables: Mapping[str, ServerTable], pins: Mapping[str, Catalog], folder: os.PathLike[str], known: Known
+    tables: Mapping[str, ServerTable], pins: Mapping[str, str | Catalog], folder: os.PathLike[str], known: Known
 ) -> dict[str, AsyncMCPHost]:
-    """Return the tool servers as hosts that are opened with the run; `pins` are the catalogs that were kept in files."""
+    """Return the tool servers as hosts that are opened with the run."""
     servers = {}
     for name, table in tables.items():
         if known.code and name in known.code.hosts():
@@ -99,7 +99,7 @@ def servers_of(
                 name,
                 command=command,
                 url=table.url,
-                digest=pins.get(name) or (table.digest.sha256 if table.digest is not None else None),
+                digest=pins.get(name),
                 trust=table.trust,
                 env=table.env,
                 cwd=folder if command else None,

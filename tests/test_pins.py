@@ -138,6 +138,18 @@ def test_the_command_shows_what_changed_and_pins_anew_only_when_it_is_told_to(tm
     assert json.loads(document)["servers"][0]["name"] == "tickets" and "nothing has changed" in said
 
 
+@pytest.mark.parametrize("content", [None, b"{}", kept(offered(BOOK)).replace(b"integer", b"string")])
+def test_the_command_that_pins_writes_a_file_that_is_named_and_missing_or_broken(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    path = written(tmp_path, BOOK)
+    if content is not None:
+        (tmp_path / "tickets.catalog.json").write_bytes(content)
+    assert "let `society tools SCENARIO --pin` write it" in faults(path)
+    typed("tools", str(path), "--pin")
+    assert run(path).outcome == "finished"
+
+
 def test_a_catalog_file_that_is_missing_or_broken_is_a_fault_of_the_scenario_file_with_its_line(tmp_path: Path) -> None:
     path = written(tmp_path, BOOK)
     assert "box.toml:5: servers.tickets.digest.file: there is no file" in faults(path)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -33,12 +34,11 @@ def tools(
     from society.load import load_scenario
     from society.shelf import scenario_path
 
-    loaded = load_scenario(scenario_path(scenario), set=settings(set_))
+    loaded = load_scenario(scenario_path(scenario), set=settings(set_), pinned=not pin)
     town = loaded.society()
-    before = released(town.members.connections) if pin else {}
     found = trio.run(seen, town)
     if pin:
-        for line in pinned(loaded, town.members.connections, before):
+        for line in pinned(loaded, town.members.connections):
             (screen.say if json else screen.tell)(line)
     if json:
         import msgspec
@@ -51,27 +51,32 @@ def tools(
     return Verdict(DONE, f"{counted(count, 'tool')}, {counted(len(found['servers']), 'server')}")
 
 
-def released(servers: Iterable[Any]) -> dict[str, Any]:
-    """Let servers offer what they will; return what each was pinned to."""
-    before = {}
-    for host in servers:
-        before[host.name], host.pinned = host.pinned, None
-    return before
-
-
-def pinned(scenario: Any, servers: Iterable[Any], before: Mapping[str, Any]) -> Iterator[str]:
+def pinned(scenario: Any, servers: Iterable[Any]) -> Iterator[str]:
     """Write the catalog file of each server; yield what there is to say of it."""
-    from society.catalog import Catalog
     from society.pins import SUFFIX, kept
 
     for host in servers:
         path = scenario.pins.get(host.name, scenario.folder / f"{host.name}{SUFFIX}")
+        changes = _changes(path, host)
         path.write_bytes(kept(host.catalog))
         yield f"wrote {os.path.relpath(path)}"
+        yield from (f"  {line}" for line in changes)
         if host.name not in scenario.pins:
             yield f'  [servers.{host.name}] is pinned to it by  digest = {{ file = "{path.name}" }}'
-        elif isinstance(was := before[host.name], Catalog):
-            yield from (f"  {line}" for line in was.difference(host.catalog) or ["nothing has changed"])
+
+
+def _changes(path: Path, host: Any) -> list[str]:
+    """Return what has changed since a catalog file was written."""
+    from society.errors import ScenarioError
+    from society.pins import read_catalog
+
+    if not path.exists():
+        return []
+    try:
+        before = read_catalog(host.name, path.read_bytes())
+    except ScenarioError as error:
+        return [str(error)]
+    return before.difference(host.catalog) or ["nothing has changed"]
 
 
 async def seen(town: Any) -> dict[str, Any]:

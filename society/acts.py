@@ -26,7 +26,7 @@ import msgspec
 import trio
 
 from society.budget import Budget, Price, Purse, Usage, used
-from society.errors import MalformedReply, ModelSilent, ScenarioError, SocietyError, described, leaves
+from society.errors import MalformedReply, ModelSilent, ScenarioError, SocietyError, described, is_closing, leaves
 from society.host import is_async
 from society.limits import Limits
 from society.loop import Ask, Call, End, Loop, Outcome, Run, batches, begin
@@ -504,7 +504,9 @@ class _Driver:
             raise
         except BaseException as error:
             # A tool may raise anything, `SystemExit` and groups that hold an asyncio cancellation too; it has failed.
-            if any(isinstance(leaf, (trio.Cancelled, KeyboardInterrupt)) for leaf in leaves(error)):
+            if is_closing(error) or any(
+                isinstance(leaf, (trio.Cancelled, KeyboardInterrupt)) for leaf in leaves(error)
+            ):
                 raise
             if not scope.cancel_called:
                 return failed(tool.schema.name, *described(error))

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import attrs
 
-from society.errors import Fault, nearest
+from society.errors import RAISED, Fault, nearest
 from society.files import Files
 from society.host import AsyncHost
 
@@ -99,7 +99,7 @@ def run_code(path: Path, shown: str) -> CodeFile:
         sys.modules[module.__name__] = module
         try:
             exec(compiled, vars(module))
-        except (Exception, SystemExit) as error:  # the author's code: whatever it raises is a fault of the scenario
+        except RAISED as error:  # the author's code: whatever it raises is a fault of the scenario
             raise CodeFailed(_fault(error, path, shown)) from error
     return CodeFile(module, tuple(found))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from society.errors import BehaviorError
+from society.errors import BehaviorError, is_closing
 
 if TYPE_CHECKING:
     from society.tick import Tick
@@ -140,9 +140,11 @@ async def gathered(crossings: Sequence[Awaitable[Any]]) -> list[Any]:
     async def one(place: int, crossing: Awaitable[Any]) -> None:
         try:
             results[place] = await crossing
-        except trio.Cancelled:
+        except (trio.Cancelled, KeyboardInterrupt):
             raise
-        except Exception as error:  # whatever one of them raises is its result; the others go on (P02)
+        except BaseException as error:  # whatever one of them raises is its result; the others go on (P02)
+            if is_closing(error):
+                raise
             errors[place] = error
 
     async with trio.open_nursery() as nursery:

@@ -40,9 +40,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import attrs
+
+RAISED: Final = (Exception, SystemExit, GeneratorExit)
+"""What counts as an error of the author's plain function that raises it; Ctrl+C and signals are not the function's."""
 
 
 def nearest(name: str, known: Iterable[str], count: int = 1) -> list[str]:
@@ -403,6 +406,15 @@ def leaves(error: BaseException) -> list[BaseException]:
     if isinstance(error, BaseExceptionGroup):
         return [leaf for inner in error.exceptions for leaf in leaves(inner)]
     return [error]
+
+
+def is_closing(error: BaseException) -> bool:
+    """Tell whether the coroutine that caught an error is being closed, which no boundary may swallow.
+
+    A `GeneratorExit` is thrown into the very frame that is closed; one that somebody raised by hand comes from a frame below.
+    """
+    trace = error.__traceback__
+    return isinstance(error, GeneratorExit) and (trace is None or trace.tb_next is None)
 
 
 def described(error: BaseException, most: int = 8) -> tuple[str, str]:

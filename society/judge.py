@@ -21,7 +21,7 @@ from typing import Any, Final, Literal, Protocol
 
 import attrs
 
-from society.errors import described
+from society.errors import RAISED, described
 from society.expressions import written
 from society.policy import Condition, Kind, Policy, Rule
 from society.values import UNKNOWN, UnknownTruth, Value
@@ -171,7 +171,7 @@ def _held(when: Condition | None, facts: Facts) -> bool | str:
         return True
     try:
         answer = when(facts)
-    except Exception as error:  # A condition is the author's code: whatever it raises, it has not said that it holds.
+    except RAISED as error:  # A condition is the author's code: whatever it raises, it has not said that it holds.
         return _reason(when, facts, error)
     if answer is True or answer is False:
         return bool(answer)
@@ -181,9 +181,9 @@ def _held(when: Condition | None, facts: Facts) -> bool | str:
 def _reason(when: Condition, facts: Facts, answer: object) -> str:
     """Return why a condition came to neither true nor false: the facts that were unknown, or what went wrong."""
     tell = getattr(when, "unknown", None)
-    if callable(tell) and not isinstance(answer, Exception):
+    if callable(tell) and not isinstance(answer, RAISED):
         return str(tell(facts))
-    if answer is UNKNOWN or isinstance(answer, Exception):
+    if answer is UNKNOWN or isinstance(answer, RAISED):
         return _told(answer, _silent(when, facts))
     if inspect.iscoroutine(answer):
         answer.close()  # or Python warns of a coroutine that was never awaited
@@ -193,7 +193,7 @@ def _reason(when: Condition, facts: Facts, answer: object) -> str:
 def _told(answer: object, silent: Sequence[str]) -> str:
     """Return the sensors that were silent, and the error if it is more than a question for the truth of `UNKNOWN`."""
     told = [f"{written('observed', (name,))} could not be perceived" for name in silent]
-    if isinstance(answer, Exception) and not (told and isinstance(answer, UnknownTruth)):
+    if isinstance(answer, RAISED) and not (told and isinstance(answer, UnknownTruth)):
         kind, message = described(answer)
         told.append(f"the condition raised {kind}: {message}")
     return "; ".join(told) or "the condition returned UNKNOWN"
@@ -202,7 +202,7 @@ def _told(answer: object, silent: Sequence[str]) -> str:
 def _silent(when: Condition, facts: Facts) -> list[str]:
     """Return the sensors without a reading that a condition looks at: run it once more and watch."""
     watched = _Watched(facts)
-    with contextlib.suppress(Exception):  # It was judged by what it raised before; here only what it looked at counts.
+    with contextlib.suppress(*RAISED):  # It was judged by what it raised before; here only what it looked at counts.
         when(watched)
     return list(watched.observed.silent)
 

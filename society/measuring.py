@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from society.errors import ScenarioError, described
+from society.errors import RAISED, ScenarioError, described
 from society.rounds import where_raised
 from society.values import Value, freeze
 from society.views import View
@@ -68,7 +68,7 @@ def looked_at(what: str, function: Callable[[View], Any], view: View) -> Value:
             found.close()
             raise TypeError("an `async def`, and nothing is awaited between rounds; make it a plain function")
         return freeze(found, what)
-    except Exception as error:  # whatever its author's code raises is told as theirs, with the line
+    except RAISED as error:  # whatever its author's code raises is told as theirs, with the line
         kind, message = described(error)
         where = where_raised(error)
         raise ScenarioError(

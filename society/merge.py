@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from society.errors import SocietyError, ValueRefused, described
+from society.errors import RAISED, SocietyError, ValueRefused, described
 from society.shared import MergeFunction
 from society.values import FrozenList, Value, freeze
 
@@ -119,7 +119,7 @@ def _by_function(function: MergeFunction, value: Value, contributions: Sequence[
     for contribution in contributions:
         try:
             value = freeze(function(value, contribution), "the merged value")
-        except Exception as error:  # the function is the scenario author's; whatever it raises ends the run (R9)
+        except RAISED as error:  # the function is the scenario author's; whatever it raises ends the run (R9)
             kind, message = described(error)
             name = getattr(function, "__name__", "the merge function")
             raise MergeFailed(str(freeze(f"{name} raised {kind}: {message}"))) from error

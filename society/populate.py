@@ -20,7 +20,7 @@ from society.agent import Agent, check_name
 from society.casting import budget_of, driven_by
 from society.codefile import CodeFile, fault_of, unknown, unread
 from society.draw import stream
-from society.errors import ScenarioError
+from society.errors import RAISED, ScenarioError
 from society.files import Files
 from society.locate import Path as KeyPath
 from society.report import Report
@@ -143,7 +143,7 @@ def _made(name: str, path: KeyPath, ground: Ground) -> Iterator[Agent]:
     setup = Setup(parameters=ground.parameters, rng=stream(ground.seed, "from", name), folder=ground.files.folder)
     try:
         agents = list(function(setup))
-    except Exception as error:  # the author's code: whatever it raises is a fault of the scenario
+    except RAISED as error:  # the author's code: whatever it raises is a fault of the scenario
         fault = fault_of(error, ground.code, ground.files)
         ground.report.faults.append(attrs.evolve(fault, path=f"{name}(setup)"))
         return

@@ -18,7 +18,7 @@ import trio
 
 from society.collector import paused
 from society.entry import Entry, short, where_never_awaited
-from society.errors import described, leaves
+from society.errors import described, is_closing, leaves
 from society.messages import Message, Receipt
 from society.records import Contribution, Crossing, order
 from society.replaying import AGES, Replaying
@@ -303,9 +303,9 @@ class RoundUnderWay:
 
     def _failed(self, tick: Tick, error: BaseException, where: str | None = None) -> Contribution:
         for leaf in leaves(error):
-            if isinstance(leaf, (KeyboardInterrupt, GeneratorExit)):
+            if isinstance(leaf, KeyboardInterrupt):
                 raise leaf
-        if self.broken():
+        if self.broken() or is_closing(error):
             raise error
         tick.never_awaited()
         if self.timeout is not None and self.scope.cancel_called:

@@ -15,7 +15,7 @@ import attrs
 from society.agent import Agent
 from society.codefile import CodeFile, fault_of, unread
 from society.draw import stream
-from society.errors import nearest
+from society.errors import RAISED, nearest
 from society.lattice import grid
 from society.populate import Ground, Setup
 from society.tables import TopologyTable
@@ -108,7 +108,7 @@ def _called(
 ) -> Any:
     try:
         return function(*given, **options)
-    except Exception as error:  # the author's function, or a generator given numbers that it cannot use
+    except RAISED as error:  # the author's function, or a generator given numbers that it cannot use
         if code is None:
             ground.report.add(("topology",), f"{type(error).__name__}: {error}")
         else:

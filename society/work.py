@@ -26,6 +26,7 @@ from society.errors import (
     ToolFailed,
     ValueRefused,
     described,
+    is_closing,
     leaves,
 )
 from society.host import SubAgent, Tool, called, explained
@@ -485,10 +486,12 @@ def told(record: Any) -> str:
 
 
 async def let_through(error: BaseException) -> None:
-    """Raise what no boundary may swallow: a cancellation of ours, and the interrupt from the keyboard."""
+    """Raise what no boundary may swallow: a cancellation of ours, the interrupt from the keyboard, being closed."""
+    if is_closing(error):
+        raise error
     found = leaves(error)
     for leaf in found:
-        if isinstance(leaf, (KeyboardInterrupt, GeneratorExit, ReplayDivergence)):
+        if isinstance(leaf, (KeyboardInterrupt, ReplayDivergence)):
             raise leaf
     if any(isinstance(leaf, trio.Cancelled) for leaf in found):
         await trio.lowlevel.checkpoint_if_cancelled()

@@ -121,7 +121,9 @@ def test_the_leaves_of_an_exception_group_are_told_in_order() -> None:
     assert society.trace.where(kind="action")[0].result == {"error": "TimeoutError", "message": "read timed out"}
 
 
-@pytest.mark.parametrize("error", [KeyError("x"), asyncio.CancelledError(), StopAsyncIteration(), RecursionError()])
+@pytest.mark.parametrize(
+    "error", [KeyError("x"), asyncio.CancelledError(), GeneratorExit(), StopAsyncIteration(), RecursionError()]
+)
 def test_any_error_of_a_tool_is_a_failure_but_the_interrupt_from_the_keyboard(error: BaseException) -> None:
     host = AsyncHost()
 

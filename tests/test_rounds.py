@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import Any
 
@@ -10,7 +11,7 @@ import trio
 from schedules import run
 from societies import kinds, town
 
-from society import Agent, AsyncHost, Limits, Shared
+from society import UNKNOWN, Agent, AsyncHost, AsyncSociety, Limits, MemoryStore, Shared, Society
 
 
 def sleeper(seconds: float) -> Any:
@@ -117,6 +118,57 @@ def test_a_behavior_that_exits_has_failed_and_the_process_lives(plain: bool) -> 
     society = town(Agent("ada", exits if plain else exits_later), Agent("bob", sleeper(1)), shared={"log": 0})
     result = run(society.run, 1)
     assert result.outcome == "failed" and "SystemExit: 0" in result.reason and result.shared["log"] == "bob"
+
+
+class Rare(BaseException):
+    """Not an `Exception`, as libraries have some."""
+
+
+@pytest.mark.parametrize("kind", [asyncio.CancelledError, GeneratorExit, SystemExit, Rare, StopIteration])
+@pytest.mark.parametrize("made", [AsyncSociety, Society])
+@pytest.mark.parametrize("where", ["plain", "async", "tool", "thread", "sensor", "subagent", "lane", "several"])
+def test_what_is_no_exception_fails_what_raised_it_and_nothing_else(where: str, made: Any, kind: Any) -> None:
+    """P23: only Ctrl+C and our own cancellation are not somebody's failure."""
+    host = AsyncHost()
+
+    def raising(*given: Any) -> None:
+        raise kind("odd")
+
+    async def later(*given: Any) -> None:
+        await trio.lowlevel.checkpoint()
+        raise kind("odd")
+
+    host.tool("tool")(later)
+    host.tool("thread")(raising)
+    host.sensor("sensor")(later)
+    host.subagent("subagent")(lambda payload: raising())
+
+    @host.subagent("lane")
+    async def lane(tick: Any, payload: Any) -> None:
+        await later()
+
+    async def ada(tick: Any) -> None:
+        match where:
+            case "async":
+                await later()
+            case "tool" | "thread":
+                await tick.call(where)
+            case "sensor":
+                assert (await tick.read(where)) is UNKNOWN
+            case "several":
+                await tick.gather(later(), tick.call("tool"))
+            case _:
+                await tick.delegate(where, None)
+
+    async def bob(tick: Any) -> None:
+        await trio.sleep(0)
+        tick.share("log", "bob")
+
+    agents = [Agent("ada", raising if where == "plain" else ada), Agent("bob", bob)]
+    society = made(agents, hosts=host, shared={"log": 0}, on_error="continue", store=MemoryStore())
+    result = trio.run(society.run, 2)
+    assert (result.outcome, result.rounds, result.shared["log"]) == ("finished", 2, "bob")
+    assert result.metrics["failed_ticks"] == (0 if where == "sensor" else 2)
 
 
 @pytest.mark.parametrize("plain", [False, True])

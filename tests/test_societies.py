@@ -13,18 +13,21 @@ from schedules import run
 from societies import doing, idle, keeping, kinds, refolded, town
 
 from society import (
+    ActionDenied,
     ActionInDoubt,
     Agent,
     AsyncHost,
     AsyncRuntime,
     AsyncSociety,
     Limits,
+    Policy,
     ScenarioError,
     Shared,
     Society,
     SocietyError,
     ToolFailed,
     UnknownRecipient,
+    never,
 )
 
 
@@ -669,6 +672,27 @@ def test_a_measure_that_raises_is_told_with_its_line_and_counts_for_nothing() ->
     ):
         run(society.run, 3)
     assert society.measures["round"] == [0]
+
+
+@pytest.mark.parametrize("kind", [SystemExit, GeneratorExit])
+def test_a_function_of_the_scenario_that_exits_has_failed_and_the_process_lives(kind: type[BaseException]) -> None:
+    def exits(*given: Any) -> Any:
+        raise kind(0)
+
+    async def calls(tick: Any) -> None:
+        with pytest.raises(ActionDenied, match=f"the condition raised {kind.__name__}"):
+            await tick.call("t")
+
+    for options in ({"until": exits}, {"measures": {"m": exits}}):
+        with pytest.raises(ScenarioError, match=f"{kind.__name__}: 0 .*test_societies"):
+            run(town(idle, **options).run, 1)  # type: ignore[arg-type]
+    folds = town(lambda tick: tick.share("key", 1), shared={"key": Shared(0, merge=exits)})
+    result = run(folds.run, 1)
+    assert result.outcome == "conflict" and f"exits raised {kind.__name__}: 0" in result.reason
+    host = AsyncHost()
+    host.tool("t", thread=False)(lambda: None)
+    result = run(town(calls, hosts=host, policy=Policy(never("t", exits))).run, 1)
+    assert result.outcome == "finished"
 
 
 def test_a_thread_that_was_given_up_keeps_its_place_in_the_next_call_of_run() -> None:

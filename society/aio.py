@@ -22,6 +22,8 @@ import attrs
 import outcome
 import trio
 
+from society.errors import leaves
+
 
 async def run(town: Any, max_ticks: int) -> Any:
     """Bring a society on to round `max_ticks`, as `await town.run(max_ticks)` does in a trio program.
@@ -37,6 +39,7 @@ async def call(function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
 
     Raises:
         asyncio.CancelledError: This asyncio task was cancelled, and the function has ended.
+        KeyboardInterrupt: Ctrl+C reached trio, since asyncio does not handle it here; the function was cancelled, and has ended.
     """
     loop = asyncio.get_running_loop()
     guest = _guests.get(loop)
@@ -56,9 +59,11 @@ async def call(function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
         except asyncio.CancelledError as error:
             cancelled = error
             guest.soon(job.scope.cancel)
+    if not job.ended.cancelled():
+        job.ended.exception()  # it was looked at: asyncio need not complain
+    if guest.is_interrupted:
+        raise KeyboardInterrupt
     if cancelled is not None:
-        if not job.ended.cancelled():
-            job.ended.exception()  # it was looked at: asyncio need not complain
         raise cancelled
     return job.ended.result()
 
@@ -82,6 +87,8 @@ class Job:
                 except trio.Cancelled:
                     raise
                 except BaseException as error:  # it is told to whoever awaits it, and to nobody else
+                    if all(isinstance(leaf, trio.Cancelled) for leaf in leaves(error)):
+                        raise
                     came = outcome.Error(error)
         finally:
             if not self.ended.done():
@@ -104,6 +111,7 @@ class Guest:
         self._loop = loop
         self.left: asyncio.Future[None] = loop.create_future()
         self.is_leaving = False
+        self.is_interrupted = False
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None
         self._waiting: list[Callable[[], object]] = []
@@ -146,7 +154,7 @@ class Guest:
             await job.work()
         finally:
             self._jobs -= 1
-            if not self._jobs and self._nursery is not None:
+            if self._nursery is not None and (not self._jobs or self._nursery.cancel_scope.cancel_called):
                 self.is_leaving = True
                 self._nursery.cancel_scope.cancel()
 
@@ -155,7 +163,10 @@ class Guest:
 
     def _leave(self, came: outcome.Outcome[Any]) -> None:
         del _guests[self._loop]
-        if isinstance(came, outcome.Error) and not self.left.done():
+        self.is_interrupted = isinstance(came, outcome.Error) and any(
+            isinstance(leaf, KeyboardInterrupt) for leaf in leaves(came.error)
+        )
+        if isinstance(came, outcome.Error) and not self.is_interrupted:
             self._loop.call_exception_handler({"message": "the trio run of society.aio broke", "exception": came.error})
         self.left.set_result(None)
 

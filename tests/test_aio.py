@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import subprocess
 import sys
 import time
 import urllib.request
@@ -16,7 +17,7 @@ import trio
 from societies import doing_async, town
 from test_mcp_host import gone, pid_of, serving
 
-from society import Agent, AsyncHost, MemoryStore, ToolFailed, aio
+from society import Agent, AsyncHost, FileStore, MemoryStore, ToolFailed, aio
 from society.reruns import resume
 
 
@@ -95,6 +96,51 @@ def test_cancelling_the_asyncio_task_cancels_the_run_which_can_be_resumed() -> N
     asyncio.run(main())
     held[0] = False
     assert trio.run(lambda: resume(store, make, max_ticks=1)).outcome == "finished"
+
+
+INTERRUPTED = """
+import asyncio, os, signal, sys, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets its background jobs ignore it
+sys.path.insert(0, {tests!r})
+from societies import doing_async, town
+from test_mcp_host import gone, pid_of, serving
+from society import Agent, FileStore, aio
+
+host = serving(tools=["slow"], log={log!r})
+slow = doing_async(lambda tick: tick.call("srv__slow", seconds=30))
+society = town(Agent("ada", slow), hosts=host, store=FileStore({folder!r}))
+
+def interrupt():
+    while not os.path.exists({log!r}):
+        time.sleep(0.02)
+    os.kill(os.getpid(), signal.SIGINT)
+
+async def main():
+    return await asyncio.gather(aio.run(society, 1), aio.run(town(Agent("bob", doing_async())), 1))
+
+threading.Thread(target=interrupt).start()
+try:
+    {how}
+except KeyboardInterrupt:
+    print("interrupted", gone(pid_of(host)))
+"""
+
+
+@pytest.mark.parametrize("how", ["asyncio.run(main())", "asyncio.new_event_loop().run_until_complete(main())"])
+def test_an_interrupt_of_an_asyncio_program_ends_its_runs_and_their_servers(tmp_path: Path, how: str) -> None:
+    """J10. asyncio's own runner cancels its task; where there is none, trio hears of it."""
+    tests, log = str(Path(__file__).parent), str(tmp_path / "log")
+    script = INTERRUPTED.format(tests=tests, log=log, folder=str(tmp_path / "run"), how=how)
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert ended.stdout == "interrupted True\n"
+    assert ended.stderr == ""
+
+    def make(**how: Any) -> Any:
+        slow = doing_async(lambda tick: tick.call("srv__slow", seconds=30))
+        return town(Agent("ada", slow), hosts=serving(tools=["slow"], log=log), on_error="continue", **how)
+
+    went_on = trio.run(lambda: resume(FileStore(tmp_path / "run"), make, max_ticks=1, force=True))
+    assert [action.tool for action in went_on.in_doubt] == ["srv__slow"]
 
 
 def test_a_society_inside_asyncio_has_tool_servers_and_asyncio_tools() -> None:

@@ -14,13 +14,14 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import attrs
+import msgspec
 import outcome
 import trio
 
@@ -32,6 +33,8 @@ from society.work import NeverSent, NotAnswered
 CLOSE_SECONDS: Final = 1.8
 """How long the end of a connection may take, whatever the server does."""
 MOST_PAGES: Final = 1_000
+TIMED_OUT: Final = 408
+"""The status by which a gateway says that it waited for long enough; what is behind it may go on."""
 AHEAD: Final = 16
 """Messages that a server may be ahead of who reads them."""
 
@@ -43,6 +46,7 @@ _NOT_SERVED: Final = (-32_600, -32_601, -32_602)
 """Codes by which a server says that it has no such stream: an invalid request, an unknown method, bad parameters."""
 _NEVER_SENT: Final = -32_901
 _NOT_ANSWERED: Final = -32_902
+_REFUSED: Final = -32_903
 """Codes that stand, inside this process, for what became of an HTTP request."""
 
 
@@ -101,6 +105,8 @@ class Connection:
         """Why it is of no use any more."""
         self.changed: Exception | None = None
         self._refused: ScenarioError | None = None
+        self._status = ""
+        """The last status over HTTP that stands for a failure: the SDK does not tell."""
         self._closing = trio.Event()
         self._stale = False
         """The catalog may have changed: the next call looks first."""
@@ -157,7 +163,11 @@ class Connection:
         self._refused = refused[0] if refused else None
         if self.why is None and found:
             kind, message = described(found[0])
-            self.why = f"{kind}: {message}" if message else kind
+            status = f" ({self._status})" if self._status and self._status not in message else ""
+            self.why = f"{kind}: {message}{status}" if message else f"{kind}{status}"
+
+    def _take_status(self, status: str) -> None:
+        self._status = status
 
     async def _live(self) -> None:
         from mcp.client.client import Client
@@ -179,7 +189,7 @@ class Connection:
         if far.command is not None:
             return self._over_pipes(far.command, far.env, far.cwd)
         if far.url is not None:
-            return over_http(far.url, far.headers)
+            return over_http(far.url, far.headers, self._take_status)
         return far.server
 
     @asynccontextmanager
@@ -343,6 +353,8 @@ class Connection:
             return NeverSent(f"the server {self.far.name!r} cannot be reached: {error.message}")
         if error.code in (_NOT_ANSWERED, CONNECTION_CLOSED):
             return NotAnswered(f"the server {self.far.name!r} did not answer: {self.why or error.message}")
+        if error.code == _REFUSED:
+            return ServerRefused(f"it answers with {error.message}")
         return ServerRefused(f"{error.message} (code {error.code})")
 
     def _gone(self) -> str:
@@ -382,10 +394,13 @@ def _any_object() -> Any:
 
 
 @asynccontextmanager
-async def over_http(url: str, headers: Mapping[str, str]) -> AsyncGenerator[Any, None]:
-    """The transport of a server that listens at a URL. A request that fails costs that request, not the connection."""
+async def over_http(url: str, headers: Mapping[str, str], noted: Callable[[str], None]) -> AsyncGenerator[Any, None]:
+    """The transport of a server that listens at a URL. A request that fails costs that request, not the connection.
+
+    The SDK tells no status and takes what is no answer for a refusal; so here it is looked at first. `noted` is told of
+    each status that stands for a failure.
+    """
     import httpx2
-    import msgspec
     from mcp.client.streamable_http import streamable_http_client
     from mcp.shared._httpx_utils import MCP_DEFAULT_SSE_READ_TIMEOUT, MCP_DEFAULT_TIMEOUT
 
@@ -399,15 +414,19 @@ async def over_http(url: str, headers: Mapping[str, str]) -> AsyncGenerator[Any,
         async def send(self, request: Any, **how: Any) -> Any:
             try:
                 response = await super().send(request, **how)
+                status = f"HTTP status {response.status_code} {response.reason_phrase}".rstrip()
+                if response.status_code >= 400:
+                    noted(status)
+                if response.has_redirect_location or await _is_answer(response, request):
+                    return response
             except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
                 return failed(request, _NEVER_SENT, f"{type(error).__name__}: {error}")
             except httpx2.TransportError as error:
                 return failed(request, _NOT_ANSWERED, f"{type(error).__name__}: {error}")
-            is_said = response.headers.get("content-type", "").lower().startswith("application/json")
-            if response.status_code >= 500 and not is_said:  # a gateway: what is behind it may have done it
-                await response.aclose()
-                return failed(request, _NOT_ANSWERED, f"HTTP status {response.status_code}")
-            return response
+            await response.aclose()
+            is_refused = 400 <= response.status_code < 500 and response.status_code != TIMED_OUT
+            why = status if response.status_code >= 400 else f"{status}, with nothing that the protocol knows"
+            return failed(request, _REFUSED if is_refused else _NOT_ANSWERED, why)
 
     timeout = httpx2.Timeout(MCP_DEFAULT_TIMEOUT, read=MCP_DEFAULT_SSE_READ_TIMEOUT)
     async with (
@@ -415,3 +434,30 @@ async def over_http(url: str, headers: Mapping[str, str]) -> AsyncGenerator[Any,
         streamable_http_client(url, http_client=client) as streams,
     ):
         yield streams
+
+
+class _Message(msgspec.Struct):
+    """As much of a message of the protocol as tells that it is one."""
+
+    jsonrpc: str
+    method: str = ""
+
+
+async def _is_answer(response: Any, request: Any) -> bool:
+    """Tell whether a response is for the SDK to read: that to a call is if it holds a message, or a stream of them."""
+    if request.method != "POST" or _message(request.content).method != "tools/call":
+        return response.status_code < 500 or _kind(response) == "application/json"
+    if _kind(response) == "text/event-stream" and response.status_code < 400:
+        return True
+    return bool(_message(await response.aread()).jsonrpc)
+
+
+def _kind(response: Any) -> str:
+    return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
+
+
+def _message(content: bytes) -> _Message:
+    try:
+        return msgspec.json.decode(content, type=_Message)
+    except (msgspec.MsgspecError, ValueError, RecursionError):  # some page of a gateway
+        return _Message("")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from society import (
     Limits,
     ModelAgent,
     ScriptedModel,
+    ServerUnavailable,
     connect_async,
 )
 from society.testing import say, use
@@ -153,6 +156,23 @@ def test_a_server_that_wants_to_know_more_before_it_does_anything_has_failed() -
     assert asked.error == "ServerRefused" and "further input" in asked.message
 
 
+# ── over HTTP ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@contextlib.contextmanager
+def listening(handler: type[Handler]) -> Iterator[str]:
+    """Serve in a thread; give the URL."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/mcp"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
 def test_headers_are_sent_with_every_request_to_a_url() -> None:
     seen: list[str | None] = []
 
@@ -161,18 +181,56 @@ def test_headers_are_sent_with_every_request_to_a_url() -> None:
             seen.append(self.headers["authorization"])
             super().do_POST()
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Guarded)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        url = f"http://127.0.0.1:{server.server_port}/mcp"
+    with listening(Guarded) as url:
         host = connect_async("web", url=url, headers={"Authorization": "Bearer t"})
         assert came_of(host, ("web__works", {})) == ["works"]
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
     assert len(seen) >= 3 and set(seen) == {"Bearer t"}
+
+
+@pytest.mark.parametrize("kind", ["text/html", "application/json"])
+@pytest.mark.parametrize(
+    ("status", "became"),
+    [
+        (401, "it answers with HTTP status 401 Unauthorized"),
+        (404, "it answers with HTTP status 404 Not Found"),
+        (429, "it answers with HTTP status 429 Too Many Requests"),
+        (408, None),
+        (500, None),
+        (504, None),
+        (202, None),
+        (200, None),
+    ],
+)
+def test_what_a_gateway_says_of_a_call_is_a_refusal_or_a_doubt_by_its_status(
+    status: int, became: str | None, kind: str
+) -> None:
+    """A 4xx was refused before it began; of all else that is no message of the protocol, nobody knows what it did."""
+
+    class Gateway(Handler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            if b'"works"' in body:
+                self.answers(status, b'{"error": "slow down"}', kind)
+                return
+            self.rfile = io.BytesIO(body)
+            super().do_POST()
+
+    with listening(Gateway) as url:
+        came, after = came_of(connect_async("web", url=url), ("web__works", {}), ("web__slow", {}))
+    if became is None:
+        assert isinstance(came, ActionInDoubt) and f"HTTP status {status}" in came.why
+    else:
+        assert (came.error, came.message) == ("ServerRefused", became)
+    assert after is None
+
+
+def test_a_url_that_lets_nobody_in_is_told_with_its_status() -> None:
+    class Closed(Handler):
+        def do_POST(self) -> None:
+            self.answers(401, b"no", "text/plain")
+
+    with listening(Closed) as url, pytest.raises(ServerUnavailable, match="HTTP status 401 Unauthorized"):
+        came_of(connect_async("web", url=url))
 
 
 # ── scenario files and the command line ─────────────────────────────────────────────────────────────────────────────────

@@ -1,9 +1,10 @@
 """What the model is told of its calls: a tool's value as text, and everything else as an error that says what to do.
 
 A tool's value becomes text by one rule: a `str` is itself; `None`, numbers, lists and dicts are JSON, in their order,
-with their own characters and no escape codes. Anything else a tool returns (a set, bytes, a date, a `Decimal`, an
-object) is not representable: its effect is done and says so, and the model gets an error-flagged result that names
-the type (V4).
+with their own characters and no escape codes. Images are the exception: one, alone or among the elements of a list, as
+`catalog.py` tells of them, is shown as an image, in its place between the texts. Anything else a tool returns (a set,
+bytes, a date, a `Decimal`, an object) is not representable: its effect is done and says so, and the model gets an
+error-flagged result that names the type (V4).
 
 Knows: the words for each way in which a call can end.
 Does not know: who runs calls, or how a service is spoken to.
@@ -13,12 +14,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
 from society.errors import ActionDenied, ActionError, ActionInDoubt, ToolFailed, ValueRefused, suggestion
 from society.values import FrozenDict, Value, freeze
+
+IMAGES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
+"""What models can look at. An image of another kind is data."""
 
 
 @attrs.frozen
@@ -26,7 +30,7 @@ class CallResult:
     """The answer to one call."""
 
     content: Value
-    """A text, or a list of content blocks where a tool server sent such."""
+    """A text, or a list of content blocks where there are images."""
     is_error: bool = False
 
     def block(self, call_id: str) -> FrozenDict:
@@ -43,7 +47,33 @@ def result_of(value: Any) -> CallResult:
         frozen = freeze(value, "result")
     except ValueRefused as refused:
         return not_representable(f"{refused.path}: {refused.found}")
-    return CallResult(text_of_value(frozen))
+    return CallResult(_content(frozen))
+
+
+def _content(value: Value) -> Value:
+    parts = value if isinstance(value, list) else [value]
+    if not any(map(_is_image, parts)):
+        return text_of_value(value)
+    return freeze([block for part in parts for block in _blocks(part)])
+
+
+def _blocks(part: Value) -> list[Any]:
+    """Return the blocks of one part: none for an empty text, which the service refuses."""
+    if _is_image(part):
+        source = {"type": "base64", "media_type": part["media_type"], "data": part["data"]}
+        return [{"type": "image", "source": source}]
+    text = text_of_value(part)
+    return [{"type": "text", "text": text}] if text.strip() else []
+
+
+def _is_image(value: Value) -> bool:
+    return (
+        isinstance(value, dict)
+        and value.keys() == {"type", "media_type", "data"}
+        and value["type"] == "image"
+        and value["media_type"] in IMAGES
+        and isinstance(value["data"], str)
+    )
 
 
 def text_of_value(value: Value) -> str:

@@ -135,15 +135,15 @@ def test_two_agents_wait_for_two_slow_servers_at_the_same_time() -> None:
     async def main() -> None:
         nonlocal took
         async with serving("one", tools=["slow"]) as one, serving("two", tools=["slow"]) as two:
-            ada = doing_async(lambda tick: tick.call("one__slow", seconds=0.5))
-            bob = doing_async(lambda tick: tick.call("two__slow", seconds=0.5))
+            ada = doing_async(lambda tick: tick.call("one__slow", seconds=1))
+            bob = doing_async(lambda tick: tick.call("two__slow", seconds=1))
             agents = [Agent("ada", ada), Agent("bob", bob)]
             begun = time.monotonic()
             await town(*agents, hosts={"ada": one, "bob": two}).run(1)
             took = time.monotonic() - begun
 
     trio.run(main)
-    assert took < 0.9
+    assert took < 1.9
 
 
 def test_a_tool_of_a_server_that_is_late_is_in_doubt_and_its_server_serves_on() -> None:

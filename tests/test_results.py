@@ -30,6 +30,27 @@ def test_values_become_text_by_one_rule(value: Any, text: str) -> None:  # P19
     assert not result_of(value).is_error
 
 
+PICTURE = {"type": "image", "media_type": "image/png", "data": "aGk="}
+SHOWN = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+
+
+@pytest.mark.parametrize(
+    ("value", "content"),
+    [
+        (PICTURE, [SHOWN]),
+        (
+            ["before", PICTURE, "", {"n": 1}],
+            [{"type": "text", "text": "before"}, SHOWN, {"type": "text", "text": '{"n": 1}'}],
+        ),
+        (["before", {"n": 1}], '["before", {"n": 1}]'),
+        ({**PICTURE, "media_type": "image/tiff"}, '{"type": "image", "media_type": "image/tiff", "data": "aGk="}'),
+        ({**PICTURE, "alt": "x"}, '{"type": "image", "media_type": "image/png", "data": "aGk=", "alt": "x"}'),
+    ],
+)
+def test_an_image_is_shown_as_one_in_its_place_between_the_texts(value: Any, content: Any) -> None:  # P68
+    assert result_of(value).content == content
+
+
 @pytest.mark.parametrize("wrap", [lambda value: value, lambda value: [value], lambda value: value["note"]])
 def test_text_reaches_the_model_in_its_own_characters(wrap: Any) -> None:  # P24
     text = result_of(wrap({"city": "東京", "note": "naïve ☂"})).content

@@ -166,6 +166,9 @@ def test_the_command_lists_what_each_agent_may_call() -> None:
     found = json.loads(subprocess.run([*command, "--json"], capture_output=True, check=True).stdout)
     assert found["servers"][0]["digest"] in listed
     assert [agent["name"] for agent in found["agents"]] == ["ada", "ben"]
+    lend = found["agents"][0]["tools"][1]
+    assert list(lend["input_schema"]["properties"]) == ["book", "reader"]
+    assert lend["output_schema"]["properties"]["left"]["type"] == "integer"
 
 
 def test_a_check_starts_no_server_and_knows_that_rules_may_name_its_tools() -> None:

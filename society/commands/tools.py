@@ -29,14 +29,13 @@ def tools(
         pin: Keep the catalog of each server in a file: the one that its `digest` names, else NAME.catalog.json beside the
             scenario. What has changed since it was kept is told.
     """
-    import trio
-
     from society.load import load_scenario
     from society.shelf import scenario_path
+    from society.signals import cancelled_by_signal
 
     loaded = load_scenario(scenario_path(scenario), set=settings(set_), pinned=not pin)
     town = loaded.society()
-    found = trio.run(seen, town)
+    found = cancelled_by_signal(seen, town)
     if pin:
         for line in pinned(loaded, town.members.connections):
             (screen.say if json else screen.tell)(line)
@@ -132,6 +131,8 @@ def _agent(name: str, member: Any) -> dict[str, Any]:
 
 
 def _described(host: Any, tool: Any) -> dict[str, Any]:
+    from society.values import plain
+
     catalog = getattr(host, "catalog", None)
     offers = {offer.name: offer for offer in catalog.offers} if catalog is not None else {}
     offer = offers.get(tool.name)
@@ -142,6 +143,9 @@ def _described(host: Any, tool: Any) -> dict[str, Any]:
         "reads_only": tool.reads_only,
         "idempotent": tool.idempotent,
         "hints": dict(offer.hints) if offer is not None else {},
+        # Of a function, its annotations say it.
+        "input_schema": plain(offer.input_schema) if offer is not None else None,
+        "output_schema": plain(offer.output_schema) if offer is not None else None,
     }
 
 

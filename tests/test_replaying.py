@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+import attrs
 import pytest
 import trio
 from schedules import run, scheduled
-from societies import drawn_plan, planned
+from societies import Plan, drawn_plan, planned
 
 from society import (
     Agent,
@@ -346,6 +348,37 @@ def test_of_several_differences_in_one_round_the_first_in_canonical_order_is_nam
             replay(store, making(ada, bob))
         first = stopped.value
         assert (first.round, first.agent, first.crossing, first.recorded, first.asked) == (1, *found)
+
+
+def _changed(plan: Plan, number: int) -> Plan:
+    """Return a plan in which several agents do something else in one round."""
+    rng, other, agents = random.Random(number), drawn_plan(number + 100_000), list(plan.agents)
+    round = rng.randrange(3)
+    for place in rng.sample(range(5), rng.choice([1, 2, 3, 5])):
+        rounds = list(agents[place])
+        steps = rounds[round]
+        rounds[round] = rng.choice([other.agents[place][round], steps[1:], (*steps[:1], ("draw",), *steps[1:])])
+        agents[place] = tuple(rounds)
+    return attrs.evolve(plan, agents=tuple(agents))
+
+
+@pytest.mark.parametrize("number", range(24))
+def test_which_difference_a_replay_names_depends_on_no_schedule(number: int) -> None:
+    plan = drawn_plan(number)
+    turns = (None, "sequential", "shuffled", "random")[number % 4]
+    store = MemoryStore()
+    town = planned(plan, 5, turns=turns)
+    town.store = store
+    run(town.run, plan.rounds)
+    said = set()
+    for schedule in range(4):
+        with scheduled(schedule):
+            try:
+                replay(store, lambda *, store, forced, at=schedule: planned(_changed(plan, number), at, turns=turns))
+                said.add("nothing differs")
+            except ReplayDivergence as difference:
+                said.add(str(difference))
+    assert len(said) == 1
 
 
 def test_a_replay_ends_where_others_wait_for_an_agent_that_parted() -> None:

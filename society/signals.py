@@ -4,14 +4,14 @@ The handlers are Python's own and not trio's, because the first thing that a run
 never returns to the loop: a second Ctrl+C gets out of that too.
 
 Knows: SIGINT and SIGTERM.
-Does not know: what is cancelled, or what is said about it.
+Does not know: what is cancelled, or what is said about it; only that no tool server may be left behind.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final
@@ -67,6 +67,37 @@ def raising() -> Iterator[None]:
 
     with _handling(handle):
         yield
+
+
+def cancelled_by_signal(function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+    """Run a trio function, cancelled at the first signal; a second one ends the process at once, and its tool servers.
+
+    Raises:
+        Interrupted: A signal came. All that the function had open is closed.
+    """
+    import trio
+
+    from society.server_process import kill_all
+
+    scope = trio.CancelScope()
+    token: list[Any] = []
+
+    async def main() -> Any:
+        token.append(trio.lowlevel.current_trio_token())
+        with scope:
+            if seen.number is not None:  # it came before there was anybody to tell
+                scope.cancel()
+            return await function(*args)
+
+    def end() -> None:
+        for there in token:
+            there.run_sync_soon(scope.cancel)
+
+    with asking(end, lambda number: kill_all()) as seen:
+        result = trio.run(main)
+    if seen.number is not None:
+        raise Interrupted(seen.number)
+    return result
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """A process that carries out runs of a sweep: a job as a line of JSON comes in, the rows of its run as a line go out.
 
-Run as `python -m society.sweep_worker`; it ends with its input.
+Run as `python -m society.sweep_worker`; it ends with its input, in the middle of a run too: nobody is there any more who
+would hear of it.
 
 Knows: one run at a time.
 Does not know: the plan, or other workers.
@@ -10,7 +11,9 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Mapping
+from queue import SimpleQueue
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +21,7 @@ import trio
 
 from society.errors import SocietyError, described
 from society.load import load_scenario
+from society.server_process import kill_all
 
 MEANING: Final = 16
 """Digits of a fingerprint that a row has."""
@@ -28,11 +32,22 @@ def main() -> None:
     # What a scenario's code prints must not stand among the answers.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    for line in sys.stdin.buffer:
+    jobs: SimpleQueue[bytes] = SimpleQueue()
+    threading.Thread(target=_take, args=(jobs,), daemon=True).start()
+    while True:
+        line = jobs.get()
         rows = carried_out(msgspec.json.decode(line))
         data = memoryview(msgspec.json.encode(rows) + b"\n")
         while data:
             data = data[answers.write(data) :]
+
+
+def _take(jobs: SimpleQueue[bytes]) -> None:
+    """Hand jobs on as they come in; end the process when the sweep has gone, killed perhaps."""
+    for line in sys.stdin.buffer:
+        jobs.put(line)
+    kill_all()
+    os._exit(0)
 
 
 def carried_out(job: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ It starts in a few milliseconds, and misbehaves as it is told by the JSON in its
     cursor        "repeat": the same cursor for ever
     noise         print stray lines before the first message, and messages joined and in pieces
     mute          answer nothing
+    hears         a file to which what comes is appended
     stays         do not end when the input is closed, nor when asked to terminate
     child         start a process that holds the standard output open
     log           a file to which each call is appended
@@ -51,6 +52,9 @@ def main() -> None:
     if HOW.get("noise"):
         raw("Server started\n\n🖥 mode\n".encode())
     for line in sys.stdin.buffer:
+        if "hears" in HOW:
+            with open(HOW["hears"], "ab") as heard:
+                heard.write(line)
         if HOW.get("mute"):
             continue
         message = json.loads(line)

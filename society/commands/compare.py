@@ -30,12 +30,11 @@ def compare(
         ticks: How many rounds at most, instead of the scenario's own.
         fail: Exit with 4 when they differ.
     """
-    import trio
-
     from society.comparing import compare as compared
     from society.load import load_scenario
     from society.mentions import check_read
     from society.shelf import scenario_path
+    from society.signals import cancelled_by_signal
 
     rules = known(activations)
     given = settings(set_)
@@ -49,7 +48,7 @@ def compare(
     async def main() -> Any:
         return await compared(make, rules, chosen, max_ticks=loaded.max_ticks)
 
-    found = trio.run(main)
+    found = cancelled_by_signal(main)
     if json:
         screen.document(document(loaded.name, found))
     else:

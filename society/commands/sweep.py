@@ -46,9 +46,8 @@ def sweep(
         workers: How many processes. As many as there are cores when not given.
         quiet: Say nothing meanwhile.
     """
-    import trio
-
     from society.shelf import scenario_path
+    from society.signals import cancelled_by_signal
     from society.sweeping import carry_out, planned
 
     file_to_write(output, "--output")
@@ -80,7 +79,7 @@ def sweep(
             failed.append(f"run {run.number}: {of_run[-1]['reason']}")
         watch.ended()
 
-    trio.run(lambda: carry_out(plan, plan.runs[done:], found, workers=workers))
+    cancelled_by_signal(lambda: carry_out(plan, plan.runs[done:], found, workers=workers))
     if table is not None:
         table.close()
     else:

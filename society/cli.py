@@ -19,6 +19,7 @@ from society.commands import again, approve, check, compare, run, shelf, sweep, 
 from society.errors import (
     AsyncToolRefused,
     ReplayDivergence,
+    ResumeRefused,
     ScenarioError,
     SocietyError,
     leaves,
@@ -92,6 +93,10 @@ def carried_out(arguments: Sequence[str], screen: Screen) -> int:
 
 
 def _called(arguments: Sequence[str], screen: Screen) -> Verdict:
+    if list(arguments) == ["trace"]:
+        raise ScenarioError(
+            f"trace: name one of its commands: {', '.join(trace.COMMANDS)}. `society trace --help` tells of each."
+        )
     command, bound, given = app.parse_args(arguments, exit_on_error=False, print_error=False)
     more: dict[str, Any] = {"screen": screen} if "screen" in given else {}
     verdict = command(*bound.args, **bound.kwargs, **more)
@@ -116,6 +121,8 @@ def _code(error: BaseException) -> int:
     """Return whose fault an error is: of what was typed or written in a scenario, or of the run."""
     match error:
         case ScenarioError() | AsyncToolRefused() | FileNotFoundError() | IsADirectoryError() | NotADirectoryError():
+            return WRONG
+        case ResumeRefused():  # another scenario than the run began with, or a folder that holds none: nothing has run
             return WRONG
         case ReplayDivergence():
             return DIFFERENCE

@@ -22,7 +22,7 @@ from society.codec import Scan, beginning_of_last_batch, salvaged, scan
 from society.errors import JournalDamaged, JournalError, JournalUnwritable, ResumeRefused
 from society.records import AnyRecord
 from society.run_lock import RunLock
-from society.store import Journal, in_thread
+from society.store import Journal, checked_path, in_thread
 
 # Not on every system; where it is missing a full sync does the same and a little more.
 _sync_data = getattr(os, "fdatasync", os.fsync)
@@ -46,7 +46,7 @@ class FileStore:
     """A journal in a run's folder, which is made when the store is opened."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder)
+        self.folder = checked_path("FileStore", folder)
         self._file = self.folder / "journal.jsonl"
 
     @property

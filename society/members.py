@@ -67,6 +67,18 @@ class Members:
                 if is_connection(host)
             ):
                 self.of(agent.name)
+        if len(self._seats) == len(self.agents):
+            self._check_reconcilers()
+
+    def _check_reconcilers(self) -> None:
+        """Refuse a reconciler that would never be asked. Its tool may be on another host, and not in every agent's reach."""
+        tools = {tool for desk in self.desks.values() for tool in desk.tools}
+        for desk in self.desks.values():
+            for tool in desk.reconcilers:
+                if tool not in tools:
+                    raise ScenarioError(
+                        f"a reconciler is for the tool {tool!r}, which no host of the society has.{suggestion(tool, tools)}"
+                    )
 
     def of(self, name: str) -> Member:
         """Return an agent with its hosts joined and its sensors found."""

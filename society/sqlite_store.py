@@ -22,7 +22,7 @@ import trio
 from society.codec import Scan, scan
 from society.errors import JournalDamaged, JournalError, JournalUnwritable
 from society.run_lock import RunLock
-from society.store import Journal, in_thread
+from society.store import Journal, checked_path, in_thread
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS journal (number INTEGER PRIMARY KEY, line TEXT NOT NULL)",
@@ -34,7 +34,7 @@ class SqliteStore:
     """A journal in the database at `path`, which is made when the store is opened; its folder too."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._file = Path(path)
+        self._file = checked_path("SqliteStore", path)
 
     @property
     def path(self) -> str:

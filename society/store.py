@@ -12,14 +12,16 @@ Does not know: files and databases; a store's `write` does. It does not know wha
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import NoReturn, Protocol
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
 
 import trio
 
 from society.codec import Scan, encode, sum_of
-from society.errors import JournalUnwritable, ResumeRefused
+from society.errors import JournalUnwritable, ResumeRefused, ScenarioError
 from society.records import Record
 
 Write = Callable[[list[bytes]], None]
@@ -194,3 +196,14 @@ async def convert(source: Store, target: Store) -> int:
             journal.put_line(line)
         await journal.durable()
     return len(scan)
+
+
+def checked_path(what: str, path: Any) -> Path:
+    """Return the path that a store was given.
+
+    Raises:
+        ScenarioError: It is none; an empty text would be the folder where the program happens to run.
+    """
+    if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
+        raise ScenarioError(f'{what}: {path!r} is no path; write {what}("runs/monday"), a text or a pathlib.Path.')
+    return Path(path)

@@ -105,7 +105,7 @@ def test_help_loads_nothing_heavy() -> None:
     assert "130" in told.stdout
 
 
-@pytest.mark.parametrize("command", [(), ("run", "--help"), ("trace",), ("--version",)])
+@pytest.mark.parametrize("command", [(), ("run", "--help"), ("trace", "--help"), ("--version",)])
 def test_help_is_no_failure(command: tuple[str, ...]) -> None:
     told = society(*command)
 
@@ -261,6 +261,8 @@ def test_actions_in_doubt_are_listed_with_their_whole_ids(tmp_path: Path) -> Non
         ("rnu",),
         ("run", "x", "--tick", "3"),
         ("trace", "show", "nowhere"),
+        ("trace",),
+        ("trace", "shwo"),
         ("compare", "swap.toml", "--seeds", "5:5"),
         ("compare", "swap.toml", "--activations", "sequental"),
         ("run", "swap.toml", "--set", "nonsense"),

@@ -152,7 +152,7 @@ def test_a_folder_goes_on_with_its_own_scenario_only(run: Path, tmp_path: Path) 
     other = society("run", file, "--store", run, "--seed", 5)
 
     assert json.loads(same.stdout)["outcome"] == "finished"
-    assert other.returncode == 1
+    assert other.returncode == 2
     assert "seed: 0 became 5" in other.stderr
     assert contents(run) == before
 
@@ -304,7 +304,7 @@ def test_a_changed_meaning_is_refused_and_named_and_nothing_changes(old: str, ne
 
     told = society("resume", run, "--ticks", 6)
 
-    assert told.returncode == 1
+    assert told.returncode == 2
     assert "meaning has changed" in told.stderr
     assert says in told.stderr
     assert contents(run) == before

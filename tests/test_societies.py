@@ -78,6 +78,23 @@ def test_names_that_cannot_be_shown_or_are_taken_are_refused(name: str) -> None:
         Agent(name, idle)
 
 
+def test_a_reconciler_is_for_a_tool_that_some_host_has() -> None:
+    local, other = AsyncHost(), AsyncHost()
+    local.reconciler("restrat")(lambda action: None)
+    other.tool("restart")(lambda: None)
+    with pytest.raises(
+        ScenarioError, match=r"tool 'restrat', which no host of the society has. Did you mean 'restart'"
+    ):
+        AsyncSociety([Agent("ada", idle)], hosts=[local, other])
+    local.reconcilers = {"restart": local.reconcilers["restrat"]}
+    AsyncSociety([Agent("ada", idle), Agent("bob", idle)], hosts={"ada": [local, other], "bob": local})
+
+
+def test_one_agent_alone_is_an_agent() -> None:
+    with pytest.raises(ScenarioError, match=r"^agent: 'ada' is no Agent"):
+        AsyncRuntime("ada")  # type: ignore[arg-type]
+
+
 def test_two_agents_of_one_name_are_refused() -> None:
     with pytest.raises(ScenarioError, match=r"agents\[1\]"):
         town(Agent("ada", idle), Agent("ada", idle))

@@ -17,7 +17,7 @@ from journals import intent, lines_of, result, started, ten_records
 
 from society import file_store
 from society.codec import scan
-from society.errors import JournalDamaged, JournalUnwritable, ResumeRefused, RunLocked
+from society.errors import JournalDamaged, JournalUnwritable, ResumeRefused, RunLocked, ScenarioError
 from society.file_store import FileStore
 from society.memory_store import MemoryStore
 from society.records import AnyRecord, Intent
@@ -97,6 +97,13 @@ async def test_all_stores_hold_the_same_bytes(tmp_path: Path):
 
     assert held[0] == held[1] == held[2]
     assert [line[38:39] for line in held[0].splitlines()] == [b"1"] * 4 + [b"1", b"0", b"0", b"0", b"1"]
+
+
+@pytest.mark.parametrize("store", [FileStore, SqliteStore])
+@pytest.mark.parametrize("path", [3, None, "", b"", b"runs"])
+async def test_what_is_no_path_is_refused_with_what_to_write(store: type, path: object):
+    with pytest.raises(ScenarioError, match=f"{store.__name__}.* is no path; write {store.__name__}"):
+        store(path)
 
 
 @pytest.mark.parametrize("source", KINDS)

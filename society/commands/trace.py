@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from cyclopts import App, Parameter
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from society.whereabouts import Whereabouts
 
 app = App(name="trace", help="Read a trace: by round, agent and kind; differences; digest; other formats.")
+
+COMMANDS: Final = ("show", "diff", "verify", "export")
 
 Names: TypeAlias = Annotated[tuple[str, ...], Parameter(negative="")]
 

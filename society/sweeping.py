@@ -121,6 +121,8 @@ def planned(
     if isinstance(scenario, Scenario):
         settings = {**scenario.settings, **settings}
         scenario = scenario.path
+    if max_ticks is not None and (isinstance(max_ticks, bool) or not isinstance(max_ticks, int) or max_ticks < 1):
+        raise ScenarioError(f"sweep: {max_ticks!r} is not a number of rounds, 1 or more.")
     path = Path(scenario).absolute()
     values = {key: list(those) for key, those in vary.items()}
     for key, those in values.items():

@@ -157,6 +157,29 @@ def test_a_folder_goes_on_with_its_own_scenario_only(run: Path, tmp_path: Path) 
     assert contents(run) == before
 
 
+@pytest.mark.parametrize("kept", ["journal.jsonl", "scenario.toml", "trace.jsonl"])
+def test_an_export_is_not_written_over_what_it_reads_or_what_a_run_is_resumed_from(run: Path, kept: str) -> None:
+    before = contents(run)
+
+    told = society("trace", "export", run, "-o", run / kept)
+
+    assert told.returncode == 2
+    assert "Choose another file" in told.stderr
+    assert contents(run) == before
+
+
+@pytest.mark.parametrize("option", ["--trace", "--measures"])
+def test_a_run_is_not_written_over_its_scenario_or_over_a_journal(run: Path, tmp_path: Path, option: str) -> None:
+    file, before = tmp_path / "tale.toml", contents(run)
+    text = file.read_text()
+
+    for path in (file, run / "journal.jsonl"):
+        told = society("run", file, "--no-store", option, path)
+        assert told.returncode == 2
+        assert "Choose another file" in told.stderr
+    assert file.read_text() == text and contents(run) == before
+
+
 # Interrupted, killed, failed: and on.
 
 

@@ -140,6 +140,8 @@ def test_without_values_and_seeds_it_is_the_scenario_itself(town: Path) -> None:
         ({"seed": [1]}, {}, "seed is varied by `seeds`"),
         ({}, {"activations": ["shufled"]}, "Did you mean 'shuffled'?"),
         ({}, {"seeds": []}, "there is no seed"),
+        ({}, {"max_ticks": 0}, "0 is not a number of rounds, 1 or more"),
+        ({}, {"max_ticks": "3"}, "'3' is not a number of rounds, 1 or more"),
     ],
 )
 def test_what_cannot_be_varied_is_refused_before_anything_runs(town: Path, vary: Any, options: Any, said: str) -> None:
@@ -216,6 +218,19 @@ def test_the_command_writes_a_tidy_table_and_says_which_run_failed(town: Path, t
         ("1", "failed", "8"),
         ("2", "finished", "24"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["--vary", "step=[1]", "--vary", "step=[2]"], "--vary step: given twice"),
+        (["-o", "table.xls"], "expected a name that ends in .csv or .parquet"),
+        (["--ticks", "-1"], "-1 is not a number of rounds"),
+    ],
+)
+def test_what_would_be_lost_or_passed_over_in_silence_is_refused(town: Path, typed: list[str], said: str) -> None:
+    ended = swept(town, *typed)
+    assert (ended.returncode, ended.stdout) == (2, "") and said in ended.stderr
 
 
 def test_parquet_has_numbers_as_numbers(town: Path, tmp_path: Path) -> None:

@@ -109,11 +109,17 @@ def numbers(typed: str, option: str) -> Collection[int]:
     return span
 
 
-def file_to_write(path: Path | None, option: str) -> None:
-    """Check before a run that a file can be written after it.
+def file_to_write(path: Path | None, option: str, *read: Path, endings: Collection[str] = ()) -> None:
+    """Check before a run that a file can be written after it, and that nothing is lost by that.
+
+    Args:
+        path: What was typed, if anything was.
+        option: Behind which option.
+        read: What the command reads: it is not written over.
+        endings: How the name may end, where the ending says what is written; any where it is empty.
 
     Raises:
-        ScenarioError: Its folder is not there, or it is a folder itself.
+        ScenarioError: Its folder is not there, it is a folder itself, it is read, or it is what a run is resumed from.
     """
     if path is None:
         return
@@ -121,3 +127,11 @@ def file_to_write(path: Path | None, option: str) -> None:
         raise ScenarioError(f"{option} {path}: the folder {path.absolute().parent} is not there.")
     if path.is_dir():
         raise ScenarioError(f"{option} {path}: a folder; name a file in it.")
+    if endings and path.suffix not in endings:
+        raise ScenarioError(f"{option} {path}: expected a name that ends in {' or '.join(endings)}.")
+    kept = path.resolve()
+    if kept in [one.resolve() for one in read]:
+        raise ScenarioError(f"{option} {path}: this command reads it. Choose another file.")
+    # A trace can be told again; these cannot.
+    if kept.exists() and kept.name in ("journal.jsonl", "scenario.toml") and (kept.parent / "journal.jsonl").exists():
+        raise ScenarioError(f"{option} {path}: a run is resumed from it. Choose another file.")

@@ -64,11 +64,11 @@ def run(
         raise ScenarioError("--store and --no-store: choose one of them.")
     if record and no_store:
         raise ScenarioError("--record and --no-store: answers are kept in the run's folder.")
-    file_to_write(trace, "--trace")
-    file_to_write(measures, "--measures")
+    path = scenario_path(scenario)
+    file_to_write(trace, "--trace", path)
+    file_to_write(measures, "--measures", path)
     if measures is not None:
         check_writable(measures)
-    path = scenario_path(scenario)
     asked = model_settings(path, model, base_url, budget_usd)
     given = settings(set_)
     loaded = load_scenario(path, set=given | settings((), activation=activation, max_ticks=ticks, seed=seed) | asked)

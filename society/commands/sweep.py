@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Any
@@ -50,14 +51,15 @@ def sweep(
     from society.signals import cancelled_by_signal
     from society.sweeping import carry_out, planned
 
-    file_to_write(output, "--output")
+    path = scenario_path(scenario)
+    file_to_write(output, "--output", path, endings=(".csv", ".parquet"))
     if workers is not None and workers < 1:
         from society.errors import ScenarioError
 
         raise ScenarioError(f"--workers {workers}: at least one.")
     plan = planned(
-        scenario_path(scenario),
-        dict(map(varied, vary)),
+        path,
+        _by_key(map(varied, vary)),
         None if seeds is None else numbers(seeds, "--seeds"),
         activations=None if activations is None else known(activations),
         max_ticks=ticks,
@@ -87,6 +89,17 @@ def sweep(
     if failed:
         return Verdict(FAILED, f"{counted(len(failed), 'run')} of {len(plan.runs):,} failed; {failed[0]}")
     return Verdict(DONE, counted(len(plan.runs), "run"))
+
+
+def _by_key(varied: Iterable[tuple[str, list[Any]]]) -> dict[str, list[Any]]:
+    from society.errors import ScenarioError
+
+    found: dict[str, list[Any]] = {}
+    for key, values in varied:
+        if key in found:
+            raise ScenarioError(f"--vary {key}: given twice. Write all of its values in one list: {key}=[V1, V2].")
+        found[key] = values
+    return found
 
 
 def varied(typed: str) -> tuple[str, list[Any]]:

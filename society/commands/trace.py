@@ -206,7 +206,7 @@ def export(
     """
     import msgspec
 
-    file_to_write(output, "--output")
+    file_to_write(output, "--output", file, file / "trace.jsonl")
     trace = read(file, unfinished=True)
     data = msgspec.json.encode({"header": trace.header, "events": [event.fields for event in trace.events]}) + b"\n"
     if output is None:

@@ -17,6 +17,7 @@ import trio
 
 from society.entry import Entry, in_order, where_never_awaited
 from society.errors import (
+    BehaviorError,
     ReplayDivergence,
     ScenarioError,
     ToolFailed,
@@ -37,6 +38,9 @@ from society.work import Opaque, Work, failure, head, let_through, returned, tol
 if TYPE_CHECKING:
     from society.agent import Agent
     from society.asking import Asking
+
+DEEPEST = 64
+"""Delegations inside one another. Where Python's own stack ends depends on who calls, and would make traces differ."""
 
 
 class Journal(Protocol):
@@ -420,6 +424,10 @@ class Gate:
             )
         _, subagent = desk.subagents[name]
         if subagent.with_tick:
+            if entry.at.count(".") >= DEEPEST:
+                raise BehaviorError(
+                    f"delegations nest over {DEEPEST} deep, the last to {name!r}: does it end anywhere?"
+                )
             entry.asks = True
             return self._in_lane(tick, entry, subagent, payload)
         tool = Tool(name=name, function=subagent.function)

@@ -10,8 +10,33 @@ import trio
 from schedules import run
 from societies import keeping, town
 
-from society import AsyncHost, Limits, Shared, ToolFailed
+from society import Agent, AsyncHost, Limits, Shared, ToolFailed
 from society.errors import TickOver
+
+
+def test_delegations_that_never_end_fail_at_one_depth_whoever_calls() -> None:
+    """J5, J8: where Python's own stack ends depends on the program around the run."""
+    host = AsyncHost()
+
+    @host.subagent("again")
+    async def again(tick: Any, payload: Any) -> Any:
+        return await tick.delegate("again", payload + 1)
+
+    async def ada(tick: Any) -> None:
+        await tick.delegate("again", 1)
+
+    def deeper(frames: int) -> Any:
+        if frames:
+            return deeper(frames - 1)
+        society = town(Agent("ada", ada), hosts=host)
+        assert trio.run(society.run, 1).outcome == "failed"
+        return society.trace
+
+    trace = deeper(0)
+    assert trace.digest == deeper(200).digest
+    assert len(trace.where(kind="delegate")) == 64
+    (failed,) = trace.where(kind="failed")
+    assert failed.error.endswith("delegations nest over 64 deep, the last to 'again': does it end anywhere?")
 
 
 @pytest.mark.parametrize("schedule", range(4))

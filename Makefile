@@ -15,7 +15,7 @@ help:
 	@echo "make bench   what things cost, beside what they may cost"
 	@echo "make check   the scenarios, without running them"
 	@echo "make traces  write the published traces anew"
-	@echo "make reproduce  measure all published results in full, which takes an hour or two"
+	@echo "make reproduce  measure all published results in full, which takes an hour or two, into runs/reproduced.md"
 
 demo: $(READY)
 	$(BIN)/society run scenarios/rumor.toml --no-store

@@ -1,8 +1,9 @@
 """What has been published about the scenarios that ship, and what they give: one row for each number.
 
 `tests/test_published.py` holds the rows to their bounds with few seeds; `python -m tests.published` (`make reproduce`)
-measures all of them in full, which takes an hour or two, and prints the table with the published numbers beside the measured ones.
-`python -m tests.published dilemma life` measures those of some scenarios.
+measures all of them in full, which takes an hour or two, and writes the table with the published numbers beside the
+measured ones: to standard output as it goes, and into `runs/reproduced.md`. Standard error says what is being measured, and
+for how long. `python -m tests.published dilemma life` measures those of some scenarios.
 
 Knows: scenarios, and where their numbers stand.
 Does not know: how a scenario does it.
@@ -12,9 +13,11 @@ from __future__ import annotations
 
 import statistics
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from math import inf, log
+from contextlib import contextmanager
+from math import log
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +27,7 @@ import trio
 from society import load_scenario
 
 SCENARIOS: Final = Path(__file__).parent.parent / "scenarios"
+WRITTEN: Final = Path("runs/reproduced.md")
 REGIMES: Final = ("synchronized", "sequential", "shuffled", "random")
 
 
@@ -410,34 +414,64 @@ def claims() -> Iterator[Claim]:
 # ── the table ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def main(wanted: list[str]) -> int:
-    """Measure in full, and print the table; return 1 where a number is out of its bounds."""
+def main(wanted: list[str], to: Path = WRITTEN) -> int:
+    """Measure in full, write the table, and return 1 where a number is out of its bounds, 2 where a scenario has none."""
+    known = dict.fromkeys(claim.scenario for claim in claims())
+    if unknown := [name for name in wanted if name not in known]:
+        print(f"nothing was published about {', '.join(unknown)}; there is {', '.join(known)}", file=sys.stderr)
+        return 2
+    chosen = [claim for claim in claims() if not wanted or claim.scenario in wanted]
+    to.parent.mkdir(parents=True, exist_ok=True)
     missed = 0
-    print(
-        "| scenario | regime | what | published | measured | bounds | seconds |\n|---|---|---|---|---|---|---|",
-        flush=True,
-    )
-    for claim in claims():
-        if wanted and claim.scenario not in wanted:
-            continue
-        began = time.monotonic()
-        measured = claim.measure(True)
-        holds = claim.holds(measured)
-        missed += not holds
-        bounds = (
-            "the same" if claim.least == claim.most else f"{claim.least:.4g} to {claim.most:.4g}".replace(f"{inf}", "")
-        )
-        cells = (
-            claim.scenario,
-            claim.regime,
-            claim.what,
-            claim.published,
-            told(measured) + ("" if holds else " **NO**"),
-            bounds,
-        )
-        print(f"| {' | '.join(cells)} | {time.monotonic() - began:.0f} |", flush=True)
-    print(f"\n{missed} out of their bounds" if missed else "\nall within their bounds")
+    with to.open("w", encoding="utf-8") as table:
+
+        def write(line: str) -> None:
+            for file in (sys.stdout, table):
+                print(line, file=file, flush=True)
+
+        write("| scenario | regime | what | published | measured | bounds | seconds |\n|---|---|---|---|---|---|---|")
+        for number, claim in enumerate(chosen, 1):
+            began = time.monotonic()
+            with under_way(f"{number} of {len(chosen)}: {claim.name}"):
+                measured = claim.measure(True)
+            missed += not claim.holds(measured)
+            write(row(claim, measured, time.monotonic() - began))
+        write(f"\n{missed} out of their bounds" if missed else "\nall within their bounds")
+    print(f"written to {to}", file=sys.stderr)
     return 1 if missed else 0
+
+
+def row(claim: Claim, measured: Any, seconds: float) -> str:
+    bounds = "the same" if claim.least == claim.most else f"{claim.least:.4g} to {claim.most:.4g}"
+    found = told(measured) + ("" if claim.holds(measured) else " **NO**")
+    cells = (claim.scenario, claim.regime, claim.what, claim.published, found, bounds, f"{seconds:.0f}")
+    return f"| {' | '.join(cells)} |"
+
+
+@contextmanager
+def under_way(what: str) -> Iterator[None]:
+    """Say on standard error what is being measured: on a terminal in one line, with the seconds since it began."""
+    if not sys.stderr.isatty():
+        print(what, file=sys.stderr, flush=True)
+        yield
+        return
+    done = threading.Event()
+
+    def count() -> None:
+        began = time.monotonic()
+        while True:
+            print(f"\r{what} · {time.monotonic() - began:.0f} s", end="", file=sys.stderr, flush=True)
+            if done.wait(1):
+                print("\r\033[K", end="", file=sys.stderr, flush=True)
+                return
+
+    counting = threading.Thread(target=count)
+    counting.start()
+    try:
+        yield
+    finally:
+        done.set()
+        counting.join()
 
 
 def told(measured: Any) -> str:

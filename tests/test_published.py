@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from society import Agent, AsyncSociety, ScriptedModel, Society, compare, load_scenario
 from society.testing import say
-from tests.published import SCENARIOS, Claim, claims, cycle, run
+from tests.published import SCENARIOS, Claim, claims, cycle, main, run
 
 CLAIMS = [claim for claim in claims() if not claim.full_only]
 
@@ -142,3 +143,17 @@ def test_no_fish_is_caught_twice_in_any_regime(each: int) -> None:
         for month in range(1, 13):
             there = min(100, 2 * measures["left"][month - 1]) if month > 1 else 100
             assert measures["left"][month] == there - (measures["caught"][month] - measures["caught"][month - 1])
+
+
+def test_reproducing_writes_the_measured_beside_the_published_and_says_what_it_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["degroot", "swap"], tmp_path / "table.md") == 2
+    assert "nothing was published about swap; there is dilemma, cournot" in capsys.readouterr().err
+    assert main(["degroot"], tmp_path / "new" / "table.md") == 0
+    told = capsys.readouterr()
+    assert told.err.startswith("1 of 3: degroot, synchronized: both\n2 of 3: degroot, sequential: A first\n")
+    assert (tmp_path / "new" / "table.md").read_text() == told.out
+    row = told.out.splitlines()[3]
+    assert row.startswith("| degroot | sequential | A first | (1, 1) | (0.0000, 1.0000), (1.0000, 1.0000), ")
+    assert told.out.endswith("\nall within their bounds\n")

@@ -64,10 +64,11 @@ class Continuing:
 
     def remembered(self) -> dict[str, Any]:
         """Return what decides on the outcome after the last round, for a checkpoint."""
-        return attrs.asdict(self._last) if self._last is not None else {}
+        return _written(self._last) if self._last is not None else {}
 
-    def remembered_of(self, barrier: Barrier, closed: Closed) -> dict[str, Any]:
-        return attrs.asdict(past(barrier, closed, closed.after, self._quiet))
+    def remembered_of(self, barrier: Barrier, closed: Closed, before: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return the same of a recorded round. `before` is that of the round before."""
+        return _written(past(barrier, closed, closed.after, self._quiet, Past(**before) if before else None))
 
     def continue_from(
         self,
@@ -146,3 +147,7 @@ class Continuing:
     def _seat_again(self) -> None:
         self.members.seat_again()
         self.__dict__.pop("_whole_meaning", None)  # it knows more now
+
+
+def _written(past: Past) -> dict[str, Any]:
+    return attrs.asdict(past, filter=lambda field, value: field.name != "silent" or bool(value))

@@ -6,7 +6,7 @@ Does not know: what comes from outside a barrier: cancellation, signals, people.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import attrs
@@ -66,10 +66,16 @@ class Past:
     conflict: str | None
     failed: str | None
     was_quiet: bool
+    silent: Sequence[str] = ()
+    """Who has had a tick since anything was written, while there are others who have not: they were not drawn."""
 
 
-def past(barrier: Barrier, closed: Closed, after: State, asked_for_quiet: bool) -> Past:
-    """Return what decides on the outcome. Not the round itself: it would live on through the whole next one."""
+def past(barrier: Barrier, closed: Closed, after: State, asked_for_quiet: bool, before: Past | None) -> Past:
+    """Return what decides on the outcome. Not the round itself: it would live on through the whole next one.
+
+    Args:
+        before: What the round before left to be remembered.
+    """
     conflict = None if closed.conflict is None else f"shared.{closed.conflict_key}: {closed.conflict}"
     failed = [contribution for contribution in barrier.ticks if contribution.ending == "failed"]
     told = None
@@ -78,7 +84,14 @@ def past(barrier: Barrier, closed: Closed, after: State, asked_for_quiet: bool) 
         where = f" ({first.where})" if first.where else ""
         more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
         told = f"{first.agent} in round {barrier.round}: {first.error}{where}{more}"
-    return Past(conflict, told, asked_for_quiet and wrote_nothing(barrier) and not after.inboxes)
+    if not asked_for_quiet or after.inboxes or not wrote_nothing(barrier):
+        return Past(conflict, told, was_quiet=False)
+    # Under `random` and `partial` a round that wrote nothing may only not have drawn those who would have.
+    asked = {*(before.silent if before is not None else ()), *(contribution.agent for contribution in barrier.ticks)}
+    silent = tuple([name for name in after.live if name in asked])
+    if len(silent) == len(after.live):
+        return Past(conflict, told, was_quiet=True)
+    return Past(conflict, told, was_quiet=False, silent=silent)
 
 
 def wrote_nothing(barrier: Barrier) -> bool:

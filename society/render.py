@@ -77,9 +77,10 @@ def _rounds(events: Iterable[Event]) -> Iterator[tuple[int | None, list[Event]]]
 
 def _heading(header: dict[str, Any], layout: Layout) -> Iterator[Line]:
     agents = header["agents"]
+    rate = f" at rate {header['rate']}" if "rate" in header else ""
     parts = [
         Part(shown(header["scenario"]), "title"),
-        Part(f" · {shown(header['activation'])} · seed {header['seed']}"),
+        Part(f" · {shown(header['activation'])}{rate} · seed {header['seed']}"),
     ]
     yield from layout.wrapped(parts, 0)
     names = [Part(f"{counted(len(agents), 'agent')}: ", "quiet")]

@@ -85,7 +85,8 @@ class AsyncSociety(Looks, Continuing):
         run_id: Names the run in idempotency keys; a fresh one where None.
         on_error: After a failed tick `"stop"`, `"continue"`, or `"retire"` the agent.
         until: A function of a view; the run is `satisfied` after the first barrier where it holds.
-        quiet: End the run as `quiet` once nothing is in flight and a round wrote nothing.
+        quiet: End the run as `quiet` once nothing is in flight and everybody has had a tick since anything was written:
+            after a round that wrote nothing, or after several, where a round is not everybody's (`random`, `partial`).
         approver, asker: Instead of the hosts' own.
         behaviors: Functions that `spawn` may use in a run with a durable store.
         events: What the world does: `{"round": 3, "share": {…}}` or `{"round": 3, "send": {"to", "kind", "body"}}`.
@@ -464,7 +465,7 @@ class AsyncSociety(Looks, Continuing):
         gate.put(barrier)
         self._telling.add(story.tell(going.before, barrier, way.crossings, closed))
         self.state = after
-        self._last = past(barrier, closed, after, self._quiet)
+        self._last = past(barrier, closed, after, self._quiet, self._last)
         gate.open.clear()
         gate.late = []
 

@@ -54,12 +54,14 @@ def encoded(events: Iterable[Event]) -> bytes:
 
 
 def header(start: Start) -> bytes:
+    rate = {"rate": start.declared["rate"]} if "rate" in start.declared else {}
     return encoded(
         [
             {
                 "format": FORMAT,
                 "scenario": start.scenario,
                 "activation": start.activation,
+                **rate,
                 "seed": start.seed,
                 "agents": start.agents,
             }

@@ -122,7 +122,7 @@ def restore(town: AsyncSociety, found: Scan, journal: Journal) -> None:
     for step in rounds(tail, terms, state):
         if isinstance(step, Round):
             state = step.closed.after
-            past = town.remembered_of(step.barrier, step.closed)
+            past = town.remembered_of(step.barrier, step.closed, past)
         else:
             left = step
     end = tail[-1] if tail and isinstance(tail[-1], End) else None

@@ -1,8 +1,8 @@
 """A trace: the canonical story of a run, as it is read.
 
 The bytes are the trace. Each line is one JSON object and ends with LF, and a line ends at byte 0x0A alone: U+2028 and
-U+0085 stand in texts as they are. The first line is the header (`format`, `scenario`, `activation`, `seed`, `agents`);
-then comes one event a line, each with `round`, `agent` (or null) and `kind`; the last line is the event `end`, with the
+U+0085 stand in texts as they are. The first line is the header (`format`, `scenario`, `activation`, `seed`, `agents`; with
+`partial` also its `rate`); then comes one event a line, each with `round`, `agent` (or null) and `kind`; the last line is the event `end`, with the
 number of events before it and the SHA-256 of all bytes before it. A trace without `end` is that of a run that goes on.
 
 Knows: the lines, what makes them whole, and how two traces differ.
@@ -191,10 +191,7 @@ class Trace:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the bytes to a file; one that is there is replaced whole."""
-        target = Path(path)
-        partial = target.with_name(target.name + ".partial")
-        partial.write_bytes(self.data)
-        partial.replace(target)
+        write_whole(Path(path), self.data)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, unfinished: bool = False) -> Trace:

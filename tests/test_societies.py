@@ -195,6 +195,49 @@ def test_a_run_is_quiet_when_nothing_is_in_flight_and_nothing_is_written() -> No
     assert (run(society.run, 9).outcome, society.round) == ("quiet", 3)
 
 
+@pytest.mark.parametrize(("activation", "rate"), [("random", None), ("partial", 0.3)])
+@pytest.mark.parametrize("seed", range(6))
+def test_where_not_everybody_is_drawn_a_run_is_quiet_once_all_have_had_a_tick_since_the_last_change(
+    activation: Any, rate: float | None, seed: int
+) -> None:
+    """R14: a round that wrote nothing may only not have drawn those who would have."""
+    ticked: list[tuple[int, str]] = []
+
+    def once(tick: Any) -> None:
+        ticked.append((tick.round, tick.agent))
+        if not tick.state.get("done"):
+            tick.state["done"] = True
+
+    names = [f"a-{number}" for number in range(6)]
+    kind: Any = Society if activation == "random" else AsyncSociety
+    more = {} if rate is None else {"rate": rate}
+    society = kind([Agent(name, once) for name in names], activation=activation, seed=seed, quiet=True, **more)
+
+    result = run(society.run, 200)
+
+    first = {name: min(round for round, who in ticked if who == name) for name in names}
+    since = max(first.values())
+    assert result.outcome == "quiet"
+    assert {who for round, who in ticked if round > since} == set(names)
+    assert {who for round, who in ticked if since < round < result.rounds} < set(names)
+
+
+def test_whoever_is_never_drawn_keeps_a_run_from_being_quiet() -> None:
+    society = AsyncSociety([Agent("ada", lambda tick: None)], activation="partial", rate=0, quiet=True)
+    assert run(society.run, 9).outcome == "finished"
+
+
+def test_traces_of_two_rates_differ_in_their_headers() -> None:
+    def header(rate: float) -> dict[str, Any]:
+        society = AsyncSociety([Agent("ada", lambda tick: None)], activation="partial", rate=rate)
+        run(society.run, 1)
+        return dict(society.trace.header)
+
+    assert (header(0.25)["rate"], header(0.75)["rate"]) == (0.25, 0.75)
+    assert header(0.25) | {"rate": 0.75} == header(0.75)
+    assert "rate" not in town(idle).trace.header
+
+
 def test_an_event_to_come_keeps_a_run_from_being_quiet() -> None:
     society = town(idle, quiet=True, shared={"k": 0}, events=[{"round": 4, "share": {"k": 1}}])
     assert (run(society.run, 9).outcome, society.round) == ("quiet", 5)

@@ -88,6 +88,28 @@ def test_a_finished_run_goes_on_with_a_larger_max_ticks_as_if_it_had_never_stopp
     assert went_on.metrics == whole.metrics
 
 
+@pytest.mark.parametrize("left_at", range(1, 12))
+@pytest.mark.parametrize("checkpoints", [False, True])
+def test_who_has_had_a_tick_since_the_last_change_is_known_after_a_resume(
+    left_at: int, checkpoints: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R14: a run of drawn agents ends as quiet in the same round, wherever it was left."""
+    if checkpoints:
+        monkeypatch.setattr(society.survival, "LEAST_BYTES", 1)
+
+    def town(store: Any) -> AsyncSociety:
+        agents = [Agent(f"a-{number}", lambda tick: None) for number in range(8)]
+        return AsyncSociety(agents, activation="partial", rate=0.2, seed=3, quiet=True, store=store, name="drawn")
+
+    whole = run(town(MemoryStore()).run, 50)
+    store = MemoryStore()
+    run(town(store).run, left_at)
+    went_on = run(town(store).run, 50)
+
+    assert whole.outcome == "quiet" and whole.rounds > 4
+    assert went_on.trace == whole.trace
+
+
 @pytest.mark.parametrize(
     ("outcome", "how"),
     [

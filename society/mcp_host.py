@@ -250,11 +250,13 @@ class AsyncMCPHost:
 
         function.__name__ = offer.name
         function.__doc__ = offer.description
+        believed = {hint for hint in self._trust if offer.hints.get(hint) is True}
         return Tool(
             name=offer.name,
             function=function,
-            idempotent="idempotent" in self._trust and offer.hints.get("idempotent") is True,
-            reads_only="reads_only" in self._trust and offer.hints.get("reads_only") is True,
+            # What only reads may be asked again: to the protocol, `idempotent` means nothing beside it.
+            idempotent=bool(believed),
+            reads_only="reads_only" in believed,
         )
 
     # ── calls ───────────────────────────────────────────────────────────────────────────────────────────────────────

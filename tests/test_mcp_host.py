@@ -361,7 +361,10 @@ def test_hints_are_shown_and_believed_only_where_that_is_said() -> None:
     assert not host.tools["srv__look"].reads_only and not host.tools["srv__look"].idempotent
     trusting = serving(tools=HINTED, connect={"trust": ["reads_only"]})
     came_of(trusting)
-    assert trusting.tools["srv__look"].reads_only and not trusting.tools["srv__look"].idempotent
+    assert trusting.tools["srv__look"].reads_only and trusting.tools["srv__look"].idempotent
+    trusting = serving(tools=HINTED, connect={"trust": ["idempotent"]})
+    came_of(trusting)
+    assert trusting.tools["srv__look"].idempotent and not trusting.tools["srv__look"].reads_only
     with pytest.raises(ScenarioError, match="Did you mean 'reads_only'"):
         serving(connect={"trust": ["read_only"]})
 

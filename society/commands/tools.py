@@ -150,7 +150,11 @@ def _described(host: Any, tool: Any) -> dict[str, Any]:
 
 
 def _tool(tool: dict[str, Any]) -> str:
-    facts = {"reads only": tool["reads_only"], "idempotent": tool["idempotent"], "asks a person": tool["asks"]}
+    facts = {
+        "reads only": tool["reads_only"],
+        "idempotent": tool["idempotent"] and not tool["reads_only"],
+        "asks a person": tool["asks"],
+    }
     held = [word for word, is_so in facts.items() if is_so]
     hinted = [
         f"says {hint.replace('_', ' ')}"

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import csv
 import importlib
+import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from society.errors import ScenarioError
+from society.whole_file import write_whole
 
 Library: TypeAlias = Literal["polars", "pandas"]
 LIBRARIES: Final = ("polars", "pandas")
@@ -69,10 +71,11 @@ def write(measured: Iterable[Measured], path: Path) -> None:
     if path.suffix == PARQUET:
         frame(measured).write_parquet(path)
         return
-    with path.open("w", encoding="utf-8", newline="") as file:
-        lines = csv.writer(file, lineterminator="\n")
-        lines.writerow(COLUMNS)
-        lines.writerows((round, name, agent or "", value) for round, name, agent, value in measured)
+    text = io.StringIO(newline="")
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(COLUMNS)
+    lines.writerows((round, name, agent or "", value) for round, name, agent, value in measured)
+    write_whole(path, text.getvalue().encode())
 
 
 def installed(library: str) -> Any:

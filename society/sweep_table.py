@@ -43,8 +43,12 @@ class Table:
 
     def add(self, run: Planned, rows: Sequence[Row]) -> None:
         """Add the rows of a run, in one write."""
-        with self._csv.open("ab") as file:
-            file.write(_lines(rows, self._plan.columns))
+        try:
+            with self._csv.open("ab") as file:
+                file.write(_lines(rows, self._plan.columns))
+        except OSError as error:
+            error.filename = str(self._csv)  # a disk that is full does not say whose
+            raise
 
     def close(self) -> None:
         """Turn the rows into Parquet where that was asked for."""

@@ -24,6 +24,7 @@ import msgspec
 from society import lines, render
 from society.errors import TraceDamaged
 
+from society.whole_file import write_whole
 FORMAT: Final = "society-trace-1"
 _T = TypeVar("_T")
 _HEADER: Final = {"format": str, "scenario": str, "activation": str, "seed": int, "agents": list}

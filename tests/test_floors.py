@@ -27,7 +27,7 @@ FLOORS = (
     "connections continuing entry environment file_store files frames gate host load looks mcp_connection mcp_host meaning "
     "measuring members memory_store mentions model_agent models onward permit pins populate references reruns rounds "
     "run_folder run_lock run_result runtime scenario server_process shelf signals slots snapshot societies sqlite_store "
-    "store survival sweep_table sweep_worker sweeping sync tick toolbox topology trace whereabouts width work",
+    "store survival sweep_table sweep_worker sweeping sync tick toolbox topology trace whereabouts whole_file width work",
     "__init__ __main__ cli commands testing view",
 )
 FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names.split()}

@@ -53,11 +53,12 @@ def tools(
 def pinned(scenario: Any, servers: Iterable[Any]) -> Iterator[str]:
     """Write the catalog file of each server; yield what there is to say of it."""
     from society.pins import SUFFIX, kept
+    from society.whole_file import write_whole
 
     for host in servers:
         path = scenario.pins.get(host.name, scenario.folder / f"{host.name}{SUFFIX}")
         changes = _changes(path, host)
-        path.write_bytes(kept(host.catalog))
+        write_whole(path, kept(host.catalog))
         yield f"wrote {os.path.relpath(path)}"
         yield from (f"  {line}" for line in changes)
         if host.name not in scenario.pins:

@@ -212,7 +212,9 @@ def export(
     if output is None:
         screen.document(data)
     else:
-        output.write_bytes(data)
+        from society.whole_file import write_whole
+
+        write_whole(output, data)
     return Verdict(DONE, "")
 
 

@@ -2,8 +2,9 @@
 
 The bytes are the trace. Each line is one JSON object and ends with LF, and a line ends at byte 0x0A alone: U+2028 and
 U+0085 stand in texts as they are. The first line is the header (`format`, `scenario`, `activation`, `seed`, `agents`; with
-`partial` also its `rate`); then comes one event a line, each with `round`, `agent` (or null) and `kind`; the last line is the event `end`, with the
-number of events before it and the SHA-256 of all bytes before it. A trace without `end` is that of a run that goes on.
+`partial` also its `rate`); then comes one event a line, each with `round`, `agent` (or null) and `kind`; the last line is
+the event `end`, with the number of events before it and the SHA-256 of all bytes before it. A trace without `end` is that of
+a run that goes on.
 
 Knows: the lines, what makes them whole, and how two traces differ.
 Does not know: how a story is made from records, or how it looks.
@@ -23,8 +24,8 @@ import msgspec
 
 from society import lines, render
 from society.errors import TraceDamaged
-
 from society.whole_file import write_whole
+
 FORMAT: Final = "society-trace-1"
 _T = TypeVar("_T")
 _HEADER: Final = {"format": str, "scenario": str, "activation": str, "seed": int, "agents": list}

@@ -13,7 +13,20 @@ import trio.testing
 
 from society import Trace, load_scenario
 from society.shelf import shipped
-from tests.publish import ACTIVATIONS, PUBLISHED, ROOT, SCENARIOS, SERVED, TRACES, files, told
+from tests.publish import (
+    ACTIVATIONS,
+    DIGESTED,
+    DIGESTS,
+    LARGE,
+    PUBLISHED,
+    ROOT,
+    SCENARIOS,
+    SERVED,
+    TRACES,
+    files,
+    line,
+    told,
+)
 
 IN_TURN = tuple(name for name in ACTIVATIONS if name != "synchronized")
 
@@ -68,6 +81,19 @@ def test_published_traces_are_whole_and_readable_at_80_columns(name: str, activa
     assert (trace.header["scenario"], trace.header["activation"]) == (name, activation)
     assert max(len(line) for line in text.split("\n")) <= 80
     assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(("name", "activation"), DIGESTED)
+def test_runs_of_large_scenarios_give_the_published_digests(name: str, activation: str) -> None:
+    assert line(name, activation) in DIGESTS.read_text("utf-8").splitlines()
+
+
+def test_of_every_scenario_that_ships_either_traces_are_published_or_digests() -> None:
+    served = {name for name, _ in SERVED}
+
+    assert {scenario.name for scenario in shipped()} == {*SCENARIOS, *LARGE} | served
+    assert len(DIGESTS.read_text("utf-8").splitlines()) == len(DIGESTED)
+    assert {path.stem.partition(".")[0] for path in TRACES.glob("*.jsonl")} == {*SCENARIOS} | served
 
 
 def test_the_clock_that_runs_at_its_own_pace_gives_the_same_trace() -> None:

@@ -10,19 +10,17 @@ Does not know: records; `codec.py` finds them in the bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from itertools import count
 from pathlib import Path
 
 import attrs
-import trio
 
 from society.codec import Scan, beginning_of_last_batch, salvaged, scan
 from society.errors import JournalDamaged, JournalError, JournalUnwritable, ResumeRefused
 from society.records import AnyRecord
 from society.run_lock import RunLock
-from society.store import Journal, checked_path, in_thread
+from society.store import Journal, checked_path, owned
 
 # Not on every system; where it is missing a full sync does the same and a little more.
 _sync_data = getattr(os, "fdatasync", os.fsync)
@@ -53,18 +51,9 @@ class FileStore:
     def path(self) -> str:
         return str(self._file)
 
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator[tuple[Journal, Scan]]:
+    def opened(self) -> AbstractAsyncContextManager[tuple[Journal, Scan]]:
         """Own the journal; see `Store.opened`."""
-        owned, found = await trio.to_thread.run_sync(self._own)
-        journal = Journal(self.path, found.sum, owned.write, in_thread)
-        try:
-            yield journal, found
-        finally:
-            try:
-                await journal.close()
-            finally:
-                owned.close()
+        return owned(self.path, self._own)
 
     def read(self) -> Scan:
         """Return what stands in the journal; see `Store.read`."""
@@ -116,7 +105,7 @@ class FileStore:
             except JournalError:
                 lock.withdraw()
                 raise
-            except BaseException:
+            except BaseException:  # Ctrl+C too: whoever does not own the run must not look as if
                 lock.release()
                 raise
         except OSError as error:
@@ -145,7 +134,7 @@ class FileStore:
             # What an owner who was killed had written need not be on disk yet, and will now be built upon.
             os.fsync(descriptor)
             _sync_folder(self.folder)
-        except BaseException:
+        except BaseException:  # it goes on; the descriptor would outlive it
             os.close(descriptor)
             raise
         return descriptor

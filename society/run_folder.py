@@ -133,7 +133,7 @@ def claimed(folder: Path) -> Iterator[None]:
         raise ScenarioError(f"{folder}: another run begins there just now; choose another folder.") from None
     try:
         yield
-    except BaseException:
+    except BaseException:  # it goes on, once nothing is left of what was begun
         for path in folder.iterdir():
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)

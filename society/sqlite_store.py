@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import AbstractAsyncContextManager, closing
 from pathlib import Path
 
 import attrs
-import trio
 
 from society.codec import Scan, scan
 from society.errors import JournalDamaged, JournalError, JournalUnwritable
 from society.run_lock import RunLock
-from society.store import Journal, checked_path, in_thread
+from society.store import Journal, checked_path, owned
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS journal (number INTEGER PRIMARY KEY, line TEXT NOT NULL)",
@@ -40,19 +38,9 @@ class SqliteStore:
     def path(self) -> str:
         return str(self._file)
 
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator[tuple[Journal, Scan]]:
+    def opened(self) -> AbstractAsyncContextManager[tuple[Journal, Scan]]:
         """Own the journal; see `Store.opened`."""
-        owned, found = await trio.to_thread.run_sync(self._own)
-        journal = Journal(self.path, found.sum, owned.write, in_thread)
-        try:
-            yield journal, found
-        finally:
-            try:
-                await journal.close()
-            finally:
-                with trio.CancelScope(shield=True):
-                    await trio.to_thread.run_sync(owned.close)
+        return owned(self.path, self._own)
 
     def read(self) -> Scan:
         """Return what stands in the journal; see `Store.read`."""
@@ -81,7 +69,7 @@ class SqliteStore:
             except JournalError:
                 lock.withdraw()
                 raise
-            except BaseException:
+            except BaseException:  # Ctrl+C too: whoever does not own the run must not look as if
                 lock.release()
                 raise
         except (OSError, sqlite3.Error) as error:
@@ -97,7 +85,7 @@ class SqliteStore:
                 database.execute(table)
             if found.torn is not None:
                 _cut(database, found)
-        except BaseException:
+        except BaseException:  # it goes on; the connection would outlive it
             database.close()
             raise
         return database

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -152,7 +152,7 @@ class Journal:
         except OSError as error:
             self._failure = JournalUnwritable(self.path, error.strerror or str(error))
             self._failure.__cause__ = error
-        except BaseException as error:
+        except BaseException as error:  # whatever it was, the batch is not known to be on disk: all who wait are told
             self._failure = error
         finally:
             self._writing = None
@@ -174,6 +174,30 @@ class Journal:
     def _raise_failure(self, failure: BaseException) -> NoReturn:
         # A copy for everyone: several tasks hear of it, and each traceback is its own.
         raise copy.copy(failure) from failure.__cause__
+
+
+class Owned(Protocol):
+    """A journal's storage, in the hands of its one owner."""
+
+    def write(self, batch: list[bytes]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@asynccontextmanager
+async def owned(path: str, own: Callable[[], tuple[Owned, Scan]]) -> AsyncIterator[tuple[Journal, Scan]]:
+    """Own a journal until the end of the block, whatever ends it; see `Store.opened`. `own` runs in a thread."""
+    alone = trio.CapacityLimiter(1)  # tools may hold all of trio's shared threads
+    storage, found = await trio.to_thread.run_sync(own, limiter=alone)
+    journal = Journal(path, found.sum, storage.write, in_thread)
+    try:
+        yield journal, found
+    finally:
+        try:
+            await journal.close()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(storage.close, limiter=alone)
 
 
 async def in_thread(write: Write, batch: list[bytes]) -> None:

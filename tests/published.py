@@ -384,7 +384,7 @@ def claims() -> Iterator[Claim]:
                 share + 0.04,
             )
 
-    for regime in REGIMES[:3]:
+    for regime in REGIMES:
         yield Claim(
             "commons",
             regime,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
+import pytest
 from schedules import run
 from societies import idle, town
 
-from society import Agent, AsyncHost
+from society import Agent, AsyncHost, load_scenario
 from society.draw import action_id, drawn, idempotency_key, joining, shuffled, stream
 
 
@@ -33,6 +35,27 @@ def test_a_newcomer_one_draw_more_or_another_activation_change_nobody_elses_numb
     assert {key: number for key, number in crowd.items() if key[0] == "ada"} == alone
     assert draws(Agent("new", idle), Agent("ada", drawing(1)), turns=True, activation="shuffled") == alone
     assert len({*crowd.values(), *draws(Agent("ada", drawing(1)), seed=8).values()}) == 6
+
+
+@pytest.mark.parametrize("activation", ["synchronized", "sequential", "shuffled", "partial"])
+def test_more_people_in_a_scenario_rename_nobody_and_move_nobodys_numbers(tmp_path: Path, activation: str) -> None:
+    """R15, Q1: nor do they change who joins a round, or in which order those who were there act."""
+    (tmp_path / "crowd.py").write_text("def person(tick):\n    tick.note(str(tick.rng.random()))\n")
+    (tmp_path / "crowd.toml").write_text(
+        'code = "crowd.py"\nmax_ticks = 9\nseed = 7\nrate = 0.5\nparameters.n = 3\n'
+        '[[agents]]\nname = "person"\nbehavior = "person"\ncount = "parameters.n"\n'
+        '[[agents]]\nname = "last"\nbehavior = "person"\n'
+    )
+
+    def notes(people: int) -> list[tuple[int | None, str | None, Any]]:
+        society = load_scenario(tmp_path / "crowd.toml", set={"n": people}).society(activation=activation)
+        trace = run(society.run, 9).trace
+        return [(event.round, event.agent, event.text) for event in trace.where(kind="note")]
+
+    few = notes(3)
+    there = {"person-0", "person-1", "person-2", "last"}
+    assert {agent for _, agent, _ in few} == there
+    assert [note for note in notes(40) if note[1] in there] == few
 
 
 def test_each_tick_of_a_round_has_numbers_of_its_own() -> None:

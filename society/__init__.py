@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from society.errors import SharedRefused as SharedRefused
     from society.errors import SocietyError as SocietyError
     from society.errors import ToolFailed as ToolFailed
+    from society.errors import TrioNeeded as TrioNeeded
     from society.errors import UnknownRecipient as UnknownRecipient
     from society.errors import ValueRefused as ValueRefused
     from society.file_store import FileStore as FileStore
@@ -116,6 +117,7 @@ _PLACES = {
         "SharedRefused",
         "SocietyError",
         "ToolFailed",
+        "TrioNeeded",
         "UnknownRecipient",
         "ValueRefused",
     ),

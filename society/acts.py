@@ -27,6 +27,7 @@ import trio
 
 from society.budget import Budget, Price, Purse, Usage, used
 from society.errors import MalformedReply, ModelSilent, ScenarioError, SocietyError, described, is_closing, leaves
+from society.event_loop import check_trio
 from society.host import is_async
 from society.limits import Limits
 from society.loop import Ask, Call, End, Loop, Outcome, Run, batches, begin
@@ -180,7 +181,9 @@ async def act(
     Raises:
         ScenarioError: Something is given wrongly: names of tools, numbers, a history with an unanswered call.
     """
-    return await _driver(**locals()).run()
+    given = locals()
+    check_trio("`act`")
+    return await _driver(**given).run()
 
 
 class Events:

@@ -22,7 +22,7 @@ import attrs
 import outcome
 import trio
 
-from society.errors import leaves
+from society.errors import SocietyError, leaves
 
 
 async def run(town: Any, max_ticks: int) -> Any:
@@ -39,9 +39,15 @@ async def call(function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
 
     Raises:
         asyncio.CancelledError: This asyncio task was cancelled, and the function has ended.
+        SocietyError: No asyncio loop runs here.
         KeyboardInterrupt: Ctrl+C reached trio, since asyncio does not handle it here; the function was cancelled, and has ended.
     """
-    loop = asyncio.get_running_loop()
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        raise SocietyError(
+            "society.aio is for asyncio programs, and no asyncio loop runs here; in a trio program, await the function itself."
+        ) from None
     guest = _guests.get(loop)
     while guest is not None and guest.is_leaving:
         await asyncio.wait([guest.left])

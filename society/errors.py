@@ -29,6 +29,7 @@
     ├── TraceDamaged             a trace file that is not as it was written
     ├── ServerUnavailable        a tool server that did not start, did not answer, or broke the protocol
     ├── AsyncioNeeded            a tool that awaits asyncio and does not say so
+    ├── TrioNeeded               a society that is awaited where another event loop runs
     └── AsyncToolRefused         an `async def` tool given to a program without a loop
 
 Knows: the fields of each error, and the sentence made of them.
@@ -387,6 +388,18 @@ class AsyncioNeeded(SocietyError):
         return (
             f"{self.name} awaits asyncio, and societies run in trio ({self.said}). "
             'Register it with loop="asyncio": @host.tool(…, loop="asyncio").'
+        )
+
+
+@attrs.define
+class TrioNeeded(SocietyError):
+    what: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what} runs in trio, which does not run here. In an asyncio program or a notebook: "
+            "`await society.aio.run(town, max_ticks)`, or `await society.aio.call(function, …)` for all else; "
+            "in a program without an event loop: `trio.run(function, …)`."
         )
 
 

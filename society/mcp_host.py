@@ -26,6 +26,7 @@ import trio
 from society import permit as permits
 from society.catalog import Catalog, Offer, catalog, check_server_name, failure_text, result_value
 from society.errors import CatalogChanged, ScenarioError, ServerUnavailable, suggestion
+from society.event_loop import check_trio
 from society.host import Sensor, SubAgent, Tool
 from society.mcp_connection import Connection, Far, ServerRefused, ServerToolError
 from society.slots import Place
@@ -163,6 +164,7 @@ class AsyncMCPHost:
         Raises:
             ServerUnavailable, CatalogChanged, ScenarioError: See `connect_async`.
         """
+        check_trio(f"the tool server {self.name!r}")
         connection = self._shared_connection()
         try:
             with trio.move_on_at(connection.begun + self._connect_timeout) as scope:

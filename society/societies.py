@@ -37,6 +37,7 @@ from society.declaring import (
 )
 from society.draw import activated
 from society.errors import ScenarioError, SocietyError, leaves
+from society.event_loop import check_trio
 from society.expressions import Names
 from society.gate import Gate
 from society.limits import Limits
@@ -220,9 +221,11 @@ class AsyncSociety(Looks, Continuing):
         """Bring the society on to round `max_ticks` of its life, or to another outcome before.
 
         Raises:
+            TrioNeeded: No trio runs here; `society.aio.run` is for asyncio.
             SocietyError: The journal could not be kept, or the run is under way already.
             trio.Cancelled: The surrounding scope was cancelled; the run can be resumed.
         """
+        check_trio("a society")
         if isinstance(max_ticks, bool) or not isinstance(max_ticks, int) or max_ticks < 0:
             raise ScenarioError(f"max_ticks: {max_ticks!r} is not a number of rounds, 0 or more.")
         if self._running:

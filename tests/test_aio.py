@@ -17,7 +17,18 @@ import trio
 from societies import doing_async, town
 from test_mcp_host import gone, pid_of, serving
 
-from society import Agent, AsyncHost, FileStore, MemoryStore, ToolFailed, aio
+from society import (
+    Agent,
+    AsyncHost,
+    FileStore,
+    MemoryStore,
+    ScriptedModel,
+    SocietyError,
+    ToolFailed,
+    TrioNeeded,
+    act,
+    aio,
+)
 from society.reruns import resume
 
 
@@ -36,6 +47,21 @@ def test_a_society_runs_in_an_asyncio_program_and_gives_the_same_trace() -> None
     there = asyncio.run(aio.run(make(), 3))
     assert there.outcome == "finished"
     assert there.trace.data == trio.run(make().run, 3).trace.data
+
+
+def test_what_is_awaited_in_the_wrong_event_loop_says_what_to_write_instead() -> None:
+    society = town(Agent("ada", sleeping(0)))
+
+    async def opens() -> None:
+        async with serving():
+            pass
+
+    for awaited in (society.run(1), society.tick(), opens(), act(ScriptedModel([]), "go")):
+        with pytest.raises(TrioNeeded, match=r"await society\.aio\.run\(town, max_ticks\)"):
+            asyncio.run(awaited)
+    with pytest.raises(SocietyError, match="no asyncio loop runs here"):
+        trio.run(aio.run, society, 1)
+    assert trio.run(society.run, 1).outcome == "finished"
 
 
 def test_societies_of_one_loop_run_at_once_and_one_after_another() -> None:

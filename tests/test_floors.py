@@ -24,8 +24,8 @@ FLOORS = (
     "loop memory merge neighbors outcomes perceived reason render replaying replies report results retelling review saying "
     "setting settling spending state story structure summary tables tally telling thread toml_text toolschema views wire",
     "acts aio anthropic_model approving asking asyncio_loop births budget casting codefile collector comparing conditions "
-    "connections continuing entry environment file_store files frames gate host load looks mcp_connection mcp_host meaning "
-    "measuring members memory_store mentions model_agent models onward permit pins populate references reruns rounds "
+    "connections continuing entry environment event_loop file_store files frames gate host load looks mcp_connection mcp_host "
+    "meaning measuring members memory_store mentions model_agent models onward permit pins populate references reruns rounds "
     "run_folder run_lock run_result runtime scenario server_process shelf signals slots snapshot societies sqlite_store "
     "store survival sweep_table sweep_worker sweeping sync tick toolbox topology trace whereabouts whole_file width work",
     "__init__ __main__ cli commands testing view",

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -28,6 +29,7 @@ from society import (
     FileStore,
     Limits,
     ToolFailed,
+    Trace,
     connect_async,
     load_scenario,
 )
@@ -186,6 +188,40 @@ def test_a_run_of_the_library_goes_on_from_its_folder(tmp_path: Path) -> None:
     folder = str(tmp_path / "run")
     assert "finished after 5 rounds" in typed("run", "library", "--store", folder, "--ticks", "5")
     assert "satisfied after 12 rounds" in typed("resume", folder, "--ticks", "20")
+
+
+def test_a_run_of_the_library_that_is_killed_again_and_again_gives_the_published_trace_and_every_book_is_back(
+    tmp_path: Path,
+) -> None:
+    """J5: with a database that outlives the server, and a server whose word is taken that its tools are idempotent."""
+    folder, books = tmp_path / "run", tmp_path / "books.db"
+    command = json.dumps(["python", "library_server.py", "--books", str(books)])
+    trust = 'servers.library.trust=["reads_only", "idempotent"]'
+    typed = ["run", "library", "--store", str(folder), "--set", f"servers.library.command={command}", "--set", trust]
+    for records in (9, 22, 40):  # a journal of so many lines, and it is killed wherever it is then
+        with subprocess.Popen(
+            [sys.executable, "-m", "society", *typed, "--quiet"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as ran:
+            while ran.poll() is None and lines_in(folder / "journal.jsonl") < records:
+                time.sleep(0.001)
+            ran.kill()
+        typed = ["resume", str(folder)]
+    ended = subprocess.run([sys.executable, "-m", "society", *typed, "--quiet"], capture_output=True, text=True)
+    assert ended.returncode == 0 and "satisfied after 12 rounds" in ended.stdout, ended.stdout + ended.stderr
+    assert told_of(folder / "trace.jsonl") == told_of(TRACES / "library.synchronized.jsonl")
+    with contextlib.closing(sqlite3.connect(books)) as database:
+        assert database.execute("SELECT count(*) FROM lent").fetchone() == (0,)
+
+
+def told_of(path: Path) -> list[dict[str, Any]]:
+    """Return the events of a trace, without what a doubt that was settled changes in them."""
+    settling = ("attempts", "settled", "sha256")
+    events = Trace.load(path).events
+    return [{key: value for key, value in event.fields.items() if key not in settling} for event in events]
+
+
+def lines_in(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
 # ── what becomes of calls over HTTP ─────────────────────────────────────────────────────────────────────────────────────

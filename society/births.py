@@ -15,6 +15,7 @@ import attrs
 
 from society.agent import Agent, qualified
 from society.budget import Budget
+from society.declare import recorded_agent
 from society.errors import ResumeRefused
 from society.policy import Policy, described_policy, policy_of
 from society.values import freeze
@@ -25,15 +26,7 @@ Find: TypeAlias = Callable[[str], Any]
 
 def described(agent: Agent) -> dict[str, Any]:
     """Return what is recorded of an agent that is born; rules, model, budget and what drives it where it has any."""
-    found: dict[str, Any] = {
-        "name": agent.name,
-        "behavior": qualified(agent.behavior),
-        "observe": list(agent.observe),
-        "state": agent.state,
-        "public": agent.public,
-        "group": agent.group,
-        "index": agent.index,
-    }
+    found = recorded_agent(agent)
     if agent.policy != Policy():
         found["policy"] = described_policy(agent.policy)
     if agent.model is not None:
@@ -49,7 +42,7 @@ def lost(agent: Agent, find: Find) -> str | None:
     """Return why another process could not make an agent again, or None where it could."""
     again = "Name it in `behaviors=`, or give a function that stands at the top of its module."
     if getattr(agent.behavior, "written", None) is not None:
-        fallback = agent.behavior.fallback  # type: ignore[attr-defined]
+        fallback = agent.behavior.fallback  # type: ignore[attr-defined]  # what is `written` is a model's
         if fallback is None or find(qualified(fallback)) is fallback:
             return None
         return f"the fallback of {agent.name!r} ({qualified(fallback)}) again. {again}"

@@ -33,7 +33,7 @@ def declaration(
         more["topology"] = digest("topology", list(topology.items())).hex()
     return {
         "shared": {key: _shared(declared) for key, declared in shared.items()},
-        "agents": [_agent(agent) for agent in agents],
+        "agents": [recorded_agent(agent) for agent in agents],
         "in_turn": terms.in_turn,
         "inbox_capacity": terms.inbox_capacity,
         "on_error": on_error,
@@ -84,7 +84,8 @@ def _shared(declared: Shared) -> dict[str, Any]:
     }
 
 
-def _agent(agent: Agent) -> dict[str, Any]:
+def recorded_agent(agent: Agent) -> dict[str, Any]:
+    """Return what is recorded of every agent, whether it was there from the beginning or is born."""
     return {
         "name": agent.name,
         "behavior": qualified(agent.behavior),

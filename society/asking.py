@@ -234,18 +234,18 @@ class Asking:
         try:
             await self.gate.turn(entry)
             entry.holds = True
-            await trio.lowlevel.checkpoint_if_cancelled()
+            await self.gate.goes_on(tick, entry)
             lane = tick.lane(entry)
             lane.begins(plain=False)
             spending = _Spending()
             box = self._box(tick, job.tools)
             while not isinstance(step := state.step, End):
                 # A tool may have swallowed a cancellation. Nothing further starts all the same (P27).
-                await trio.lowlevel.checkpoint_if_cancelled()
+                await self.gate.goes_on(tick, entry)
                 if isinstance(step, Ask):
                     state = await self._asked_in_loop(lane, model, job, box, state, step, spending)
                 else:
-                    state = state.answered(await self._run(lane, box, step.calls))
+                    state = state.answered(await self._run(lane, entry, box, step.calls))
             record = Act(**head(tick, entry), outcome=step.outcome, reason=str(freeze(step.reason)), turns=state.turns)
             await self.gate.compare(tick, entry, record)
             ended = True
@@ -259,11 +259,11 @@ class Asking:
                 reason=step.reason,
             )
         finally:
-            entry.end()
             if lane is not None:
                 lane.ends_lane()
                 if ended:
                     tick.join(lane)
+            entry.end()
 
     async def _asked_in_loop(
         self,
@@ -297,11 +297,11 @@ class Asking:
         finally:
             entry.end()
 
-    async def _run(self, lane: Tick, box: Toolbox, calls: tuple[Call, ...]) -> list[CallResult]:
+    async def _run(self, lane: Tick, within: Entry, box: Toolbox, calls: tuple[Call, ...]) -> list[CallResult]:
         """Carry out the calls of a turn: neighbors that only read at once, effects in request order (L5)."""
         results: dict[int, CallResult] = {}
         for batch in batches(calls, box.overlaps):
-            await trio.lowlevel.checkpoint_if_cancelled()
+            await self.gate.goes_on(lane, within)
             await all_answered(lane, box, batch, results)
         return [results[call.index] for call in calls]
 

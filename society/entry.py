@@ -82,6 +82,8 @@ class Entry:
             _under_way[self.task] = self.outer
         else:
             _under_way.pop(self.task, None)
+        if self.tick._joined:
+            self.tick.takes_over()
         self.holds = False
         if self.done is not None:
             self.done.set()

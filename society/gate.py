@@ -143,6 +143,12 @@ class Gate:
             tick.root.records += found
         return found
 
+    async def goes_on(self, tick: Tick, entry: Entry) -> None:
+        """Raise to who is cancelled, unless crossings below this one were recorded: they have happened, and are served."""
+        script = tick.root.script
+        if not (script and any(at.startswith(f"{entry.at}.") for at in script)):
+            await trio.lowlevel.checkpoint_if_cancelled()
+
     async def diverge(self, tick: Tick, entry: Entry, recorded: str, asked: str) -> NoReturn:
         """Tell that the code asks for something else than was recorded. On resume it ends the run, in a replay this tick."""
         divergence = ReplayDivergence(tick._snapshot.round, tick._member.agent.name, entry.at, recorded, asked)
@@ -439,7 +445,7 @@ class Gate:
         lane: Tick | None = None
         ended_well = False
         try:
-            await trio.lowlevel.checkpoint_if_cancelled()
+            await self.goes_on(tick, entry)
             lane = tick.lane(entry)
             record = await self._delegated(lane, entry, subagent, payload)
             await self.compare(tick, entry, record)
@@ -448,11 +454,11 @@ class Gate:
             ended_well = True
             return record.result
         finally:
-            entry.end()
             if lane is not None:
                 lane.ends_lane()
                 if ended_well:
                     tick.join(lane)
+            entry.end()
 
     async def _delegated(self, lane: Tick, entry: Entry, subagent: SubAgent, payload: Value) -> Delegation:
         try:

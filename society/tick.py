@@ -448,17 +448,16 @@ class Tick:
         return lane
 
     def join(self, lane: Tick) -> None:
-        """Take over what a lane left that ended well."""
+        """Have what a lane left that ended well taken over, as soon as nothing is under way."""
         self._joined = self._joined or []
         self._joined.append((order(lane._prefix[:-1]), lane))
-        self._take_over()
 
-    def _take_over(self) -> None:
-        if not self._joined or any(entry.tick is self for entry in self.root.flying):
-            return
+    def takes_over(self) -> None:
+        if not self._joined or any(entry.tick is self for entry in self.root.entries):
+            return  # lanes are taken over by ordinal, not by who ended first
         joined, self._joined = sorted(self._joined, key=lambda item: item[0]), None
         for _, lane in joined:
-            lane._take_over()
+            lane.takes_over()
             self._did += lane._did
             for key, values in (lane._own or {}).items():
                 if self._own is None:
@@ -470,7 +469,7 @@ class Tick:
     def own(self, key: str) -> list[Value]:
         """Return this tick's contributions to a key so far, in order."""
         if self._joined:
-            self._take_over()
+            self.takes_over()
         mine = (self._own or {}).get(key, [])
         return [*self._parent.own(key), *mine] if self._parent is not None else mine
 
@@ -518,7 +517,7 @@ class Tick:
     def contribution(self) -> Contribution:
         """Return what a tick that ended well leaves for the barrier."""
         if self._joined:
-            self._take_over()
+            self.takes_over()
         contribution = Contribution(self._member.agent.name, self.number, "well", self._did)
         if self._memory is not None:
             contribution.state, contribution.gone = self._memory.changes()

@@ -131,11 +131,14 @@ class Work:
         gate, entry, root = self.gate, self.entry, self.tick.root
         entry.begin()
         try:
-            await trio.lowlevel.checkpoint_if_cancelled()  # once cancelled, no further crossing starts (J10)
-            if entry.order is not None:
-                if len(root.entries) > 1:
-                    await gate.turn(entry)
-                entry.holds = True
+            known = root.script.get(entry.at) if root.script else None
+            # What has happened starts no more: it has no turn to wait for, and is served to who is cancelled, too.
+            if not (known and isinstance(known[-1], (Result, Denial))):
+                await trio.lowlevel.checkpoint_if_cancelled()  # once cancelled, no further crossing starts (J10)
+                if entry.order is not None:
+                    if len(root.entries) > 1:
+                        await gate.turn(entry)
+                    entry.holds = True
             found = gate.served(self.tick, entry)
             if not found and gate.replaying is not None:
                 await gate.unrecorded(self.tick, entry, NOTHING, self._asked())
@@ -151,6 +154,7 @@ class Work:
                 else:
                     await self._kept(ended)
         except trio.Cancelled:
+            gate.served(self.tick, entry)  # where it was given up before its turn
             here = [record for record in (*root.cuts, *root.records) if record.at == entry.at]
             if not any(isinstance(record, (Result, Denial)) for record in here):
                 begun = any(isinstance(record, Intent) for record in here)

@@ -497,6 +497,93 @@ def test_what_a_tick_left_in_flight_or_gave_up_is_left_again(crossing: str, fail
     assert replayed.trace.where(kind="failed" if fails else "note", round=2)
 
 
+@attrs.frozen
+class Wish:
+    """What `reason` asks for."""
+
+    much: int = 0
+
+
+BACKGROUND = {**CROSSINGS, "loop": lambda tick: tick.act("go"), "reason": lambda tick: tick.reason(Wish, "how much?")}
+
+
+class StuckModel:
+    async def reply(self, request: Any) -> NoReturn:
+        await trio.sleep_forever()
+        raise AssertionError
+
+
+@pytest.mark.parametrize("schedule", range(4))
+@pytest.mark.parametrize("crossing", BACKGROUND)
+def test_what_was_given_up_when_something_else_came_is_given_up_again(crossing: str, schedule: int) -> None:
+    """J3, J8: in a replay answers come at once, so a tick may give a crossing up before it has had its first step."""
+
+    async def started(coroutine: Any) -> None:
+        await coroutine
+
+    async def ada(tick: Any) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(started, BACKGROUND[crossing](tick))
+            await tick.read("slow")
+            nursery.cancel_scope.cancel()
+        await tick.read("slow")
+
+    def make(*, store: Any, forced: bool = True) -> AsyncSociety:
+        host = stuck_world()
+
+        @host.sensor("slow")
+        async def slow() -> int:
+            await trio.sleep(1)
+            return 1
+
+        return AsyncSociety([Agent("ada", ada)], hosts=host, model=StuckModel(), store=store)
+
+    store = in_memory(make, 2)
+    with scheduled(schedule):
+        assert replay(store, make).rounds == 2
+
+
+@pytest.mark.parametrize("schedule", range(4))
+def test_calls_that_were_given_up_while_they_waited_their_turn_are_given_up_again(schedule: int) -> None:
+    """B8, J3, J8."""
+
+    async def ada(tick: Any) -> None:
+        with trio.move_on_after(1):
+            await tick.gather(tick.call("stuck"), tick.call("stuck"), tick.delegate("clerk"))
+        await tick.read("stuck")
+
+    def make(*, store: Any, forced: bool = True) -> AsyncSociety:
+        return AsyncSociety([Agent("ada", ada)], hosts=stuck_world(), limits=Limits(read_timeout=1), store=store)
+
+    store = in_memory(make, 2)
+    with scheduled(schedule):
+        assert replay(store, make).rounds == 2
+
+
+@pytest.mark.parametrize("slowest", ["1", "2", "3"])
+def test_what_sub_agents_leave_is_in_order_whichever_crossing_ends_last(slowest: str) -> None:
+    """J2: and before what the tick itself does next."""
+    host = AsyncHost()
+
+    @host.subagent("clerk")
+    async def clerk(tick: Any, place: str) -> None:
+        await tick.read(place)
+        tick.share("log", place)
+
+    async def ada(tick: Any) -> None:
+        await tick.gather(tick.delegate("clerk", "1"), tick.read("2"), tick.delegate("clerk", "3"))
+        tick.share("log", "then")
+
+    for place in "123":
+
+        @host.sensor(place)
+        async def answers(place: str = place) -> None:
+            await trio.sleep(2 if place == slowest else 1)
+
+    town = AsyncSociety([Agent("ada", ada)], hosts=host, shared={"log": Shared([], merge="append")})
+    assert run(town.run, 1).shared["log"] == ["1", "3", "then"]
+
+
 @pytest.mark.parametrize("crossing", ["read", "call", "ask", "oracle"])
 def test_code_that_does_not_give_up_any_more_is_found_and_nothing_hangs(crossing: str) -> None:
     async def patient(tick: Any) -> None:

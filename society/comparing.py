@@ -14,11 +14,13 @@ from typing import Any, Final
 
 import attrs
 
+from society.declaring import IN_TURN
 from society.errors import ScenarioError
 from society.grids import Grid, written
 from society.lines import Part, bounded, shown, text
 from society.perceived import differing, perceived
-from society.trace import Difference, Trace
+from society.showing import Showing, first_parting, seen_differently
+from society.trace import AFTER_TICKS, Difference, Trace
 from society.values import plain
 
 Make = Callable[[str, int], Any]
@@ -49,7 +51,10 @@ class Ran:
 
 @attrs.frozen(kw_only=True)
 class Parting:
-    """The first place where the traces of two runs with one seed differ, but for their headers and the order of ticks."""
+    """The first place where two runs with one seed differ, but for the headers of their traces and the order of ticks.
+
+    It is one in their traces, or, of kind `public`, one in what an agent lets others see, which traces do not hold.
+    """
 
     seed: int
     activations: tuple[str, str]
@@ -266,14 +271,19 @@ async def compare(
     runs: list[Ran] = []
     partings: list[Parting] = []
     for seed in seeds:
-        first: Trace | None = None
+        first: tuple[Trace, Showing] | None = None
         for activation in activations:
-            result = await make(activation, seed).run(max_ticks)
+            society = make(activation, seed)
+            showing = Showing()
+            society.follower = showing.take
+            result = await society.run(max_ticks)
             runs.append(_ran(activation, seed, result))
+            showing.in_turn = result.trace.header["activation"] in IN_TURN
+            this = result.trace, showing
             if first is None:
-                first = result.trace
-            elif (difference := _parting(first, result.trace)) is not None:
-                partings.append(parted(seed, (activations[0], activation), difference, first, result.trace))
+                first = this
+            elif (found := _parted(seed, (activations[0], activation), first, this)) is not None:
+                partings.append(found)
     return Comparison(activations=activations, seeds=seeds, runs=tuple(runs), partings=tuple(partings))
 
 
@@ -297,13 +307,31 @@ def _ran(activation: str, seed: int, result: Any) -> Ran:
     )
 
 
-def parted(seed: int, activations: tuple[str, str], difference: Difference, left: Trace, right: Trace) -> Parting:
+def _parted(
+    seed: int, activations: tuple[str, str], left: tuple[Trace, Showing], right: tuple[Trace, Showing]
+) -> Parting | None:
     """Return where two runs part, with what the agent there had to go by on each side."""
+    (story, shown), (other_story, other_shown) = left, right
+    difference = _parting(story, other_story)
+    found = first_parting(shown, other_shown)
+    # Of one round, what is measured or merged comes after the ticks, and so after what agents showed in them.
+    if found is not None and (difference is None or _when(difference) > (found[0], False)):
+        round, agent, key, one, other = found
+        difference = Difference(round, agent, "public", key, None, one, other)
+    if difference is None:
+        return None
     told: tuple[tuple[str, str, str], ...] = ()
     if difference.agent is not None and difference.round:
         at = difference.round, difference.agent
-        told = tuple(differing(perceived(left, *at), perceived(right, *at)))
+        told = tuple(differing(perceived(story, *at), perceived(other_story, *at)))
+        told += seen_differently(shown, other_shown, *at)
     return Parting(seed=seed, activations=activations, difference=difference, perceived=told)
+
+
+def _when(difference: Difference) -> tuple[float, bool]:
+    """Return (round, whether after its ticks)."""
+    assert difference.round is not None
+    return difference.round, difference.kind in AFTER_TICKS
 
 
 def _parting(left: Trace, right: Trace) -> Difference | None:

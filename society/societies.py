@@ -198,6 +198,7 @@ class AsyncSociety(Looks, Continuing):
         self.run_id = run_id if run_id is not None else uuid.uuid4().hex
         self._meaning, self._code = dict(meaning or {}), dict(code or {})
         self._telling = Telling(keep=keep_trace)
+        self.follower: Callable[..., None] | None = None  # called with each barrier: see comparing.py
         self._gate: Gate | None = None
         self.boundaries = Boundaries(self.limits)
         self.forced = forced
@@ -468,6 +469,8 @@ class AsyncSociety(Looks, Continuing):
         gate.put(barrier)
         self._telling.add(story.tell(going.before, barrier, way.crossings, closed))
         self.state = after
+        if self.follower is not None:
+            self.follower(going.before, after, self._topology, barrier)
         self._last = past(barrier, closed, after, self._quiet, self._last)
         gate.open.clear()
         gate.late = []

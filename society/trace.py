@@ -386,7 +386,7 @@ def _woven(left: list[_T], right: list[_T]) -> list[_T]:
     return list(dict.fromkeys([*woven, *(other for other in right[taken:] if other not in known)]))
 
 
-_AFTER_TICKS: Final = frozenset({"merge", "conflict", "refused", "undelivered", "settled", "measure", "end"})
+AFTER_TICKS: Final = frozenset({"merge", "conflict", "refused", "undelivered", "settled", "measure", "end"})
 _Key = tuple[tuple[bool, str | None], str, str | None, int]
 """The part of the round (whether after the ticks, agent), the kind, what the event is about, its number there."""
 
@@ -397,7 +397,7 @@ def _paired(events: Collection[Event]) -> dict[_Key, Event]:
     count: dict[Any, int] = {}
     for event in events:
         fields = event.fields
-        key = ((fields["kind"] in _AFTER_TICKS, fields["agent"]), fields["kind"], _subject(fields))
+        key = ((fields["kind"] in AFTER_TICKS, fields["agent"]), fields["kind"], _subject(fields))
         count[key] = count.get(key, 0) + 1
         found[(*key, count[key])] = event
     return found

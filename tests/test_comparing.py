@@ -9,10 +9,11 @@ import attrs
 import pytest
 import trio
 
-from society import Agent, AsyncSociety, Society
+from society import Agent, AsyncSociety, Society, load_scenario
 from society.comparing import Comparison, compare
 from society.errors import ScenarioError
 from society.trace import Trace
+from tests.published import SCENARIOS
 from tests.stories import action, event, send, trace
 
 
@@ -27,11 +28,12 @@ class Result:
     measures: dict[str, list[Any]] = attrs.field(factory=dict)
 
 
-@attrs.frozen
+@attrs.define
 class Town:
     """A society whose run was told beforehand."""
 
     result: Result
+    follower: Any = None
 
     async def run(self, max_ticks: int) -> Result:
         return self.result
@@ -231,3 +233,49 @@ async def test_at_the_parting_it_says_what_the_agent_had_to_go_by_and_where_that
         ("message 1 of A, sent in this round", "not yet", "{'number': 1}"),
     )
     assert "B had shared.a: not yet | 11, by A earlier in this round" in found.render()
+
+
+def copying(activation: str, seed: int) -> AsyncSociety:
+    """Two who copy each other, under any activation. What they show stands in no trace."""
+
+    def copy(tick: Any) -> None:
+        (other,) = tick.neighbors.values()
+        tick.public["opinion"] = other["opinion"]
+
+    agents = [Agent("A", copy, public={"opinion": 0}), Agent("B", copy, public={"opinion": 1})]
+    how: dict[str, Any] = {"topology": {"A": ["B"], "B": ["A"]}, "seed": seed}
+    if activation in ("synchronized", "partial"):
+        return AsyncSociety(agents, activation=activation, **how, **({"rate": 0.5} if activation == "partial" else {}))
+    return Society(agents, activation=activation, **how)
+
+
+@pytest.mark.trio
+async def test_runs_may_part_in_what_agents_show_and_it_says_what_the_agent_saw_of_others() -> None:
+    found = await compare(copying, ("synchronized", "sequential"), max_ticks=3)
+    first = found.first_difference
+
+    assert first is not None
+    assert (first.round, first.agent, first.what, first.sides) == (1, "B", "public opinion", (0, 1))
+    assert first.perceived == (("opinion of A", "0, from the start", "1, set earlier in this round"),)
+    assert "round 1, B, public opinion: 0 | 1" in found.render()
+
+
+@pytest.mark.trio
+async def test_it_says_that_an_agent_was_not_drawn_on_one_side() -> None:
+    parts = [(await compare(copying, ("synchronized", "partial"), (seed,), max_ticks=2)) for seed in range(8)]
+    told = [found.first_difference.perceived for found in parts if found.first_difference is not None]
+
+    assert (("a tick in this round", "yes", "no"),) in told
+
+
+@pytest.mark.trio
+async def test_what_is_measured_after_the_ticks_is_no_earlier_difference_than_what_agents_show_in_them() -> None:
+    def make(activation: str, seed: int) -> AsyncSociety:
+        town = load_scenario(SCENARIOS / "dilemma.toml", set={"width": 7, "height": 7})
+        return town.society(activation=activation, seed=seed)
+
+    first = (await compare(make, ("synchronized", "shuffled"), max_ticks=2)).first_difference
+
+    assert first is not None and first.difference.kind == "public"
+    assert first.agent is not None and first.perceived
+    assert all("set earlier in this round" in right for _, _, right in first.perceived)

@@ -22,7 +22,8 @@ FLOORS = (
     "agent errors exit_codes limits lines locate messages policy records shared values",
     "barrier briefing catalog checkpoint codec declare declaring draw expressions fingerprint grids history judge lattice "
     "loop memory merge neighbors outcomes perceived reason render replaying replies report results retelling review saying "
-    "setting settling spending state story structure summary tables tally telling thread toml_text toolschema views wire",
+    "setting settling showing spending state story structure summary tables tally telling thread toml_text toolschema views "
+    "wire",
     "acts aio anthropic_model approving asking asyncio_loop births budget casting codefile collector comparing conditions "
     "connections continuing entry environment event_loop file_store files frames gate host load looks mcp_connection mcp_host "
     "meaning measuring members memory_store mentions model_agent models onward permit pins populate references reruns rounds "

@@ -11,7 +11,9 @@ Does not know: what is told.
 from __future__ import annotations
 
 import codecs
+import io
 import os
+import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
@@ -38,6 +40,8 @@ STYLES: Final = {
 }
 
 _ASCII: Final = {"→": "->", "…": "...", "·": "-", "─": "-", "×": "x", **dict(zip(BARS, "_.,-~=*#", strict=True))}
+PAGE: Final = 100
+"""Columns of a page."""
 _POLL_SECONDS: Final = 0.1
 MOST_CURVES: Final = 6
 WIDEST_CURVE: Final = 60
@@ -227,6 +231,28 @@ class Screen:
                 file=stream, markup=False, emoji=False, highlight=False, _environ=dict(self._environ)
             )
         return self._consoles[id(stream)]
+
+
+def page(lines: Iterable[Line], title: str, format: str) -> bytes:
+    """Return lines as they look on a terminal, as a page of HTML or a picture in SVG. Neither refers to anything outside.
+
+    Args:
+        title: Shown by an SVG above the lines.
+        format: `html` or `svg`.
+    """
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), record=True, width=PAGE, color_system="truecolor", force_terminal=True)
+    for line in lines:
+        console.print(_text(line), soft_wrap=True)
+    if format == "html":
+        return console.export_html(inline_styles=True).encode()
+    picture = console.export_svg(title=shown(title), unique_id="trace")
+    return _FONTS.sub("", picture).encode()
+
+
+_FONTS: Final = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+"""What an SVG of rich would load from elsewhere; without it, it is shown in the reader's own monospaced font."""
 
 
 async def _typed_line(descriptor: int) -> str | None:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -615,3 +616,20 @@ def test_checking_tells_what_agents_may_do_must_ask_for_and_can_never_do(tmp_pat
     assert re.search(r"can never do +burn", told.stdout)
     assert "no tool matches the glob" in told.stdout  # of `no*`
     assert "may write" in told.stdout  # anyone the key that a rule reads
+
+
+@pytest.mark.parametrize("format", ["html", "svg"])
+def test_a_trace_is_exported_as_a_page_or_a_picture_that_needs_nothing_from_elsewhere(
+    format: str, tmp_path: Path
+) -> None:
+    trace = ROOT / "traces" / "incident.synchronized.jsonl"
+    by_name = society("trace", "export", trace, "-o", tmp_path / f"story.{format}")
+    printed = society("trace", "export", trace, "--format", format)
+
+    assert by_name.returncode == printed.returncode == 0
+    written = (tmp_path / f"story.{format}").read_text("utf-8")
+    assert written == printed.stdout
+    assert "incident" in written and "restart" in written
+    assert not re.search(r"(src|href|url\()\s*=?\s*[\"'(]?\s*(https?:)?//", written)
+    if format == "svg":
+        assert ElementTree.fromstring(written).tag.endswith("svg")

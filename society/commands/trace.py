@@ -193,7 +193,7 @@ def _place(error: Any) -> dict[str, Any]:
 def export(
     file: Path,
     *,
-    format: Literal["json"] = "json",
+    format: Literal["json", "html", "svg"] | None = None,
     output: Annotated[Path | None, Parameter(("--output", "-o"))] = None,
     screen: OnScreen,
 ) -> Verdict:
@@ -201,14 +201,15 @@ def export(
 
     Args:
         file: A trace, a journal, or the folder of a run.
-        format: json: one document with the header and a list of events.
+        format: json: one document with the header and a list of events; html, svg: the story, as a page or a picture. When
+            not given, what the name of the output ends with, else json.
         output: The file to write; standard output when not given.
     """
-    import msgspec
 
     file_to_write(output, "--output", file, file / "trace.jsonl")
     trace = read(file, unfinished=True)
-    data = msgspec.json.encode({"header": trace.header, "events": [event.fields for event in trace.events]}) + b"\n"
+    ending = "" if output is None else output.suffix.removeprefix(".")
+    data = _exported(trace, format or (ending if ending in ("html", "svg") else "json"))
     if output is None:
         screen.document(data)
     else:
@@ -216,6 +217,17 @@ def export(
 
         write_whole(output, data)
     return Verdict(DONE, "")
+
+
+def _exported(trace: Trace, format: str) -> bytes:
+    if format == "json":
+        import msgspec
+
+        return msgspec.json.encode({"header": trace.header, "events": [event.fields for event in trace.events]}) + b"\n"
+    from society.render import Choice, story
+    from society.view import PAGE, page
+
+    return page(story(trace, PAGE, Choice()), f"{trace.header['scenario']} · {trace.header['activation']}", format)
 
 
 def read(file: Path, *, unfinished: bool = False) -> Trace:

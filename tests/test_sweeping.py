@@ -13,9 +13,10 @@ import pytest
 import trio
 
 from society import ScenarioError, sweep
-from society.commands.sweep import varied
+from society.commands.sweep import Watch, varied
 from society.sweep_table import Table
 from society.sweeping import Planned, Row, carry_out, planned
+from tests.test_cli import ROOT, society
 
 TOWN = """
 code = "town.py"
@@ -241,3 +242,32 @@ def test_parquet_has_numbers_as_numbers(town: Path, tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr
     assert polars.read_parquet(path)["total"].to_list() == [8, 8, 16, 16]
     assert [found.name for found in tmp_path.glob("t.*")] == ["t.parquet"]
+
+
+@pytest.mark.parametrize("command", ["sweep", "compare"])
+def test_no_row_depends_on_the_hash_seed(command: str) -> None:
+    gossip = ROOT / "scenarios" / "gossip.toml"
+    how = ("--activations", "synchronized,shuffled", "--seeds", "0:2", "--ticks", "3", "--json")
+    said = {society(command, gossip, *how, environ={"PYTHONHASHSEED": str(seed)}).stdout for seed in (1, 2)}
+    assert len(said) == 1 and '"' in said.pop()
+
+
+class Said:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+
+def test_a_sweep_in_progress_says_how_much_time_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    screen = Said()
+    watch = Watch(screen, runs=40, done=20, quiet=False)
+    for _ in range(20):
+        now[0] += 6
+        watch.ended()
+    assert screen.lines[0] == "20 of 40 runs are in the table already"
+    assert screen.lines[1] == "22 of 40 runs, 1:48 left"
+    assert screen.lines[-1] == "40 of 40 runs, 0:00 left"

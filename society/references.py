@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar, Final
 
 import attrs
 
@@ -175,10 +175,16 @@ def _check_share(key: str, value: Any, shared: Shared, path: Path, report: Repor
         report.add(path, refused.found)
 
 
+PUBLIC: Final = "public."
+
+
 def measures_of(
     tables: Iterable[MeasureTable], shared: Mapping[str, SharedTable], known: Known
 ) -> dict[str, Callable[..., Any]]:
-    """Return each measure's function of a view. A measure of a SHARED key is its number, or the length of its list."""
+    """Return each measure's function of a view.
+
+    A measure of a SHARED key, or of a key of agents' public state (`public.KEY`), is its number, or the length of its list.
+    """
     measures: dict[str, Callable[..., Any]] = {}
     for table in tables:
         path: Path = ("measures", table.index)
@@ -188,6 +194,10 @@ def measures_of(
         if table.per == "society" and table.value in shared:
             function = SharedMeasure(table.value)
             _check_measured(table.value, shared[table.value].initial, (*path, "value"), known.report)
+        if table.value.startswith(PUBLIC):
+            key = table.value.removeprefix(PUBLIC)
+            measures[table.name] = PublicMeasures(key) if table.per == "agent" else PublicMeasure(key)
+            continue
         if function is None:
             functions = known.code.functions() if known.code else []
             keys = shared if table.per == "society" else {}
@@ -216,9 +226,42 @@ class SharedMeasure:
 
 
 @attrs.frozen
+class PublicMeasures:
+    """The number that each agent shows under a key of its public state, by name; of those who show one."""
+
+    by_agent: ClassVar = True
+    key: str
+
+    def __call__(self, view: Any) -> dict[str, Any]:
+        return {agent.name: self.of(agent) for agent in view.agents if not agent.retired and self.key in agent.public}
+
+    def of(self, agent: Any) -> Any:
+        value = agent.public[self.key]
+        if isinstance(value, list):
+            return len(value)
+        if value is None or isinstance(value, (str, dict)):
+            raise TypeError(
+                f"{agent.name} shows {value!r} as {self.key}; a measure is a number or the length of a list"
+            )
+        return value
+
+
+@attrs.frozen
+class PublicMeasure:
+    """What all agents show under a key of their public state, added up; None where nobody shows anything."""
+
+    key: str
+
+    def __call__(self, view: Any) -> Any:
+        found = PublicMeasures(self.key)(view)
+        return sum(found.values()) if found else None
+
+
+@attrs.frozen
 class AgentMeasure:
     """A number for each agent that has not retired, by its name."""
 
+    by_agent: ClassVar = True
     function: Callable[..., Any]
 
     def __call__(self, view: Any) -> dict[str, Any]:

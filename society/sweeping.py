@@ -156,7 +156,7 @@ def planned(
         )
     ]
     measured = [
-        name if not hasattr(measure, "function") else f"{name}.mean" for name, measure in first.measures.items()
+        f"{name}.mean" if getattr(measure, "by_agent", False) else name for name, measure in first.measures.items()
     ]
     endings = (*ENDINGS, "round") if series else ENDINGS
     return Plan(

@@ -255,7 +255,7 @@ class EventTable:
 class MeasureTable:
     name: str
     value: str
-    """A SHARED key, or a function of the code file."""
+    """A SHARED key, `public.KEY` of agents' public state (for the society added up), or a function of the code file."""
     per: Literal["society", "agent"] = "society"
     index: int = index()
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 
-from society.errors import Fault, ScenarioFaults, UnknownTool
+from society.errors import Fault, ScenarioError, ScenarioFaults, UnknownTool
 from society.load import load_scenario
 from society.scenario import Scenario
 
@@ -638,6 +638,40 @@ def test_a_scenario_runs_under_every_activation(folder: Folder, activation: str)
     assert result.trace is not None
     assert result.trace.header["activation"] == activation
     assert result.trace.header["scenario"] == "town"
+
+
+def test_measures_of_public_state_are_numbers_of_each_or_of_all_added_up(folder: Folder) -> None:
+    folder.write(
+        "town.py", "def saves(tick):\n    if tick.index:\n        tick.public['gold'] = tick.index * tick.round\n"
+    )
+    town = folder.load("""
+code = "town.py"
+max_ticks = 2
+[[agents]]
+name = "saver"
+behavior = "saves"
+count = 3
+[[measures]]
+name = "all"
+value = "public.gold"
+[[measures]]
+name = "each"
+value = "public.gold"
+per = "agent"
+""")
+
+    result = trio.run(town.society().run, 2)
+
+    assert result.measures["all"] == [None, 3, 6]
+    assert result.measures["each"] == [{}, {"saver-1": 1, "saver-2": 2}, {"saver-1": 2, "saver-2": 4}]
+
+
+def test_public_state_that_is_no_number_is_told_with_who_shows_it(folder: Folder) -> None:
+    folder.write("town.py", "def says(tick):\n    tick.public['mood'] = 'fine'\n")
+    text = 'code = "town.py"\n[[agents]]\nname = "ada"\nbehavior = "says"\n[[measures]]\nname = "m"\nvalue = "public.mood"\n'
+
+    with pytest.raises(ScenarioError, match="ada shows 'fine' as mood; a measure is a number or the length of a list"):
+        trio.run(folder.load(text).society().run, 1)
 
 
 def test_fakes_take_the_place_of_tools_and_sensors(folder: Folder) -> None:

@@ -27,7 +27,8 @@ Topology = dict[str, tuple[str, ...]]
 def topology_of(table: TopologyTable | None, agents: Iterable[Agent], ground: Ground) -> Topology | None:
     """Return the neighbors of each agent of the table's group, or of the agents that are its nodes by name.
 
-    Node `i` is the agent `GROUP-i`, where the nodes are the numbers from 0 on; else nodes are taken in the graph's order.
+    A graph with an agent's name among its nodes goes by name, and may leave agents out. Else there are as many nodes as
+    agents: node `i` is the agent `GROUP-i`, where the nodes are the numbers from 0 on; or they are taken in the graph's order.
     In a directed graph a neighbor is one that an edge leads to. The neighbors on a `grid`, and those that a function gives
     as lists, stay in their order; those of a graph come in the order in which the agents are declared.
     """
@@ -47,7 +48,17 @@ def topology_of(table: TopologyTable | None, agents: Iterable[Agent], ground: Gr
         ground.report.add(("topology", "graph"), f"{table.graph} gives no graph of networkx, but one of type {kind}")
         return None
     names = [agent.name for agent in known]
-    nodes = _named(list(adjacent), names)
+    order = {name: place for place, name in enumerate(names)}
+    if any(node in order for node in adjacent if isinstance(node, str)):
+        strange = [node for node in _all_nodes(adjacent) if node not in order]
+        for node in strange:
+            what = f"{table.graph} goes by the names of agents, and gives a node that is none:"
+            ground.report.unknown(("topology", "graph"), what, str(node), names)
+        if strange:
+            return None
+        nodes: dict[Any, str] | None = {name: name for name in names}
+    else:
+        nodes = _named(list(adjacent), names)
     if nodes is None:
         few = f"the graph has {len(adjacent):,} nodes and the group {len(names):,} agents"
         ground.report.add(("topology",), f"{few}; node i is the agent {table.group or 'GROUP'}-i")
@@ -59,7 +70,6 @@ def topology_of(table: TopologyTable | None, agents: Iterable[Agent], ground: Gr
                 why = f"{table.graph} gives {node!r} the neighbor {other!r}, which is no node"
                 ground.report.add(("topology", "graph"), why, near=near[0] if near else None)
                 return None
-    order = {name: place for place, name in enumerate(names)}
     is_ordered = not hasattr(graph, "adj")
     found: Topology = {}
     for node, others in adjacent.items():
@@ -138,12 +148,15 @@ def _adjacent(graph: Any) -> dict[Any, list[Any]] | None:
     }
 
 
+def _all_nodes(adjacent: Mapping[Any, Iterable[Any]]) -> list[Any]:
+    """Return all nodes, once, those that are neighbors only too."""
+    return list(dict.fromkeys([*adjacent, *(other for others in adjacent.values() for other in others)]))
+
+
 def _named(nodes: list[Any], names: list[str]) -> dict[Any, str] | None:
     """Return the name of the agent that each node is; `None` where they do not fit."""
     if len(nodes) != len(names):
         return None
-    if set(nodes) == set(names):
-        return {node: node for node in nodes}
     if set(nodes) == set(range(len(nodes))):
         return {node: names[node] for node in nodes}
     return dict(zip(nodes, names, strict=True))

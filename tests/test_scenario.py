@@ -765,6 +765,38 @@ def test_a_graph_that_does_not_fit_is_refused(folder: Folder, graph: str, said: 
     assert said in "\n".join(told)
 
 
+NAMED = """
+def ties(setup, **more): return {"c-0": ["c-2"], "c-2": ["c-1", "c-0"], **more}
+"""
+
+
+def test_a_topology_by_name_may_leave_agents_out(folder: Folder) -> None:
+    folder.write("town.py", CODE + NAMED)
+
+    town = folder.load('code = "town.py"\n' + GRAPH + 'graph = "ties"\n')
+
+    assert town.topology == {"c-0": ("c-2",), "c-2": ("c-1", "c-0")}
+
+
+@pytest.mark.parametrize("more", ['c-11 = ["c-0"]', 'c-1 = ["c-11"]'])
+def test_a_node_that_is_no_agent_is_refused_with_the_nearest_name(folder: Folder, more: str) -> None:
+    folder.write("town.py", CODE + NAMED)
+
+    (told,) = folder.told('code = "town.py"\n' + GRAPH + f'graph = "ties"\n{more}\n')
+
+    assert "topology.graph: ties goes by the names of agents, and gives a node that is none: 'c-11'" in told
+    assert "did you mean c-1" in told
+
+
+def test_a_topology_by_name_runs_as_one_in_python_does(folder: Folder) -> None:
+    folder.write("town.py", "def looks(tick): tick.note(', '.join(tick.neighbors))\n" + NAMED)
+    text = '[[agents]]\nname = "c"\nbehavior = "looks"\ncount = 3\n[topology]\ngraph = "ties"\n'
+
+    result = trio.run(folder.load('code = "town.py"\n' + text).society().run, 1)
+
+    assert [event.text for event in result.trace.where(kind="note")] == ["c-2", "", "c-1, c-0"]
+
+
 # Activations and grids.
 
 

@@ -29,7 +29,7 @@ from typing import Annotated, Any, Final, Generic, Literal, TypeVar, Union
 
 import attrs
 
-from society.errors import ScenarioError
+from society.errors import ScenarioError, ValueRefused
 from society.replies import calls_of, text_of
 from society.results import text_of_value
 from society.values import FrozenDict, Value, freeze, unstructure
@@ -229,21 +229,29 @@ def _fitted(hint: Any, value: Any, bounds: Bounds, path: str, missing: list[str]
 
 def _leaf(hint: Any, value: Any, bounds: Bounds) -> Any:
     if hint is Any:
-        return freeze(value, "answer")
+        return _held(value)
     if hint in (None, type(None)) and value is None:
         return None
     if hint is bool:
         return _chosen((True, False), value.strip().casefold() == "true" if _is_truth(value) else value)
     if hint is str and isinstance(value, (str, int, float)) and not isinstance(value, bool):
-        return str(freeze(value, "answer"))
+        return str(_held(value))
     if hint in (int, float):
         number = _number(value)
         if hint is int and not (isinstance(number, int) or number.is_integer()):
             raise ValueError(value)
-        number = freeze(hint(number), "answer")
+        number = _held(hint(number))
         if bounds.hold(number):
             return number
     raise ValueError(value)
+
+
+def _held(value: Any) -> Any:
+    """Return a value frozen. What is none, such as a number of more than 64 bits, is no answer."""
+    try:
+        return freeze(value, "answer")
+    except ValueRefused as refused:
+        raise ValueError(value) from refused
 
 
 def _is_truth(value: Any) -> bool:

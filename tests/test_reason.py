@@ -214,3 +214,9 @@ def test_what_a_question_is_about_stands_under_its_name_in_the_order_given() -> 
     assert question_text("Why?", {"log": ["東京"], "text": "as it is"}) == (
         'Why?\n\n<log>\n["東京"]\n</log>\n\n<text>\nas it is\n</text>'
     )
+
+
+@pytest.mark.parametrize("tries", [2.0**64, -(2.0**63) - 2048, "18446744073709551616", 1e300])
+def test_a_number_of_more_than_64_bits_is_no_answer(tries: Any) -> None:
+    read_back = read(VERDICT, reply_of(use([(VERDICT.tool, {"tries": tries})])))
+    assert "tries" in read_back.missing

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import settings
 
-settings.register_profile("patient", deadline=None)
-settings.load_profile("patient")
+# The same examples in every run: whether a change is good must not hang on luck. `HYPOTHESIS_PROFILE=exploring` looks for new ones.
+settings.register_profile("same", deadline=None, derandomize=True)
+settings.register_profile("exploring", deadline=None, max_examples=1_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
